@@ -12,7 +12,7 @@ pub const FORMAT_MIN: i32 = 1;
 /// Keyspace in which the proxies agree. Its replication factor should be at least 3.
 pub const META_KEYSPACE: &str = "shunt_meta";
 /// Keyspace that clients see.
-pub const FACADE_KEYSPACE: &str = "shunt";
+pub const LOCKS_KEYSPACE: &str = "shunt";
 
 /// Replication of a keyspace.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,7 +70,7 @@ pub fn replication_of(map: &[u8]) -> Option<Replication> {
     }
 }
 
-/// Keyspace, name and columns of the table that a statement of [`META_TABLES`] or [`FACADE_TABLES`]
+/// Keyspace, name and columns of the table that a statement of [`META_TABLES`] or [`LOCKS_TABLES`]
 /// makes.
 pub fn table_of(statement: &str) -> Option<(&str, &str, Vec<&str>)> {
     let (name, rest) = statement.strip_prefix("CREATE TABLE IF NOT EXISTS ")?.split_once(" (")?;
@@ -102,10 +102,10 @@ pub fn is_in_one_partition(statement: &str) -> bool {
 
 /// The statements that make all tables, of both keyspaces.
 pub fn tables() -> impl Iterator<Item = &'static str> {
-    META_TABLES.into_iter().chain(TRANSACTION_TABLES).chain(FACADE_TABLES).chain(RULE_TABLES)
+    META_TABLES.into_iter().chain(TRANSACTION_TABLES).chain(LOCKS_TABLES).chain(RULE_TABLES)
 }
 
-/// The statement that makes a keyspace, [`META_KEYSPACE`] or [`FACADE_KEYSPACE`].
+/// The statement that makes a keyspace, [`META_KEYSPACE`] or [`LOCKS_KEYSPACE`].
 pub fn create_keyspace(name: &str, replication: &Replication) -> String {
     let mut text = format!("CREATE KEYSPACE IF NOT EXISTS {name} WITH replication = {{'class': ");
     match replication {
@@ -171,9 +171,9 @@ pub const TRANSACTION_TABLES: [&str; 6] = [
      WITH id = 8cc0811c-bdaa-56b0-a6b4-94eb7a0205ec AND gc_grace_seconds = 14400",
 ];
 
-/// The statements that make the tables of [`FACADE_KEYSPACE`]: a proxy answers statements on them,
+/// The statements that make the tables of [`LOCKS_KEYSPACE`]: a proxy answers statements on them,
 /// so they have no rows.
-pub const FACADE_TABLES: [&str; 5] = [
+pub const LOCKS_TABLES: [&str; 5] = [
     "CREATE TABLE IF NOT EXISTS shunt.locks (name text PRIMARY KEY, owner text, wait_ms int, fence bigint, ttl_ms int, \
      waiters int) WITH id = 4b822fac-5192-51c7-ba38-26f94a34de30",
     "CREATE TABLE IF NOT EXISTS shunt.fast_locks (name text PRIMARY KEY, owner text, wait_ms int, fence bigint, ttl_ms int, \
@@ -187,7 +187,7 @@ pub const FACADE_TABLES: [&str; 5] = [
      WITH id = 1b79ab18-eb0a-5d2d-928b-9ac300885ea8",
 ];
 
-/// The statement that makes the one table of [`FACADE_KEYSPACE`] with rows: clients declare in it
+/// The statement that makes the one table of [`LOCKS_KEYSPACE`] with rows: clients declare in it
 /// which locks the writers of a table must name, and proxies read it. Rules in force are in one
 /// partition with the key and the replicas of that of modes. A rule with `enabled = false` has no
 /// effect.
@@ -204,9 +204,9 @@ mod tests {
     #[test]
     fn every_table_is_known_by_keyspace_name_and_columns() {
         let of_meta = [&META_TABLES[..], &TRANSACTION_TABLES[..]].concat();
-        let of_facade = [&FACADE_TABLES[..], &RULE_TABLES[..]].concat();
+        let of_locks = [&LOCKS_TABLES[..], &RULE_TABLES[..]].concat();
         for (keyspace, statements) in
-            [(META_KEYSPACE, &of_meta[..]), (FACADE_KEYSPACE, &of_facade[..])]
+            [(META_KEYSPACE, &of_meta[..]), (LOCKS_KEYSPACE, &of_locks[..])]
         {
             for statement in statements {
                 let (found, table, columns) = table_of(statement).expect("a table");
@@ -219,7 +219,7 @@ mod tests {
         let all =
             "cluster format serial dc max_ttl_ms lease_ms view_epoch owners ts_floor handed_over";
         assert_eq!(columns.join(" "), all);
-        let (_, table, columns) = table_of(FACADE_TABLES[4]).expect("a table");
+        let (_, table, columns) = table_of(LOCKS_TABLES[4]).expect("a table");
         assert_eq!(
             (table, columns.join(" ").as_str()),
             ("lock_queue", "name fast position owner role mode state fence ttl_ms waited_ms")
@@ -241,7 +241,7 @@ mod tests {
                 "cluster keyspace_name role key"
             ]
         );
-        assert_eq!(FACADE_TABLES.map(of), ["name"; 5]);
+        assert_eq!(LOCKS_TABLES.map(of), ["name"; 5]);
         assert_eq!(RULE_TABLES.map(of), ["enabled"]);
         let one = tables().filter(|statement| is_in_one_partition(statement));
         let names = one.filter_map(table_of).map(|(_, table, _)| table);

@@ -235,7 +235,7 @@ options! {
     admin_token_file: Option<PathBuf> {
         kind: PathBuf, value: "FILE", default: None => "",
         allowed: Form("path", "/etc/shunt/admin-token"), change: AfterRestart,
-        manual: "Clients send `Authorization: Bearer TOKEN`. `/healthz` and `/readyz` stay open. A token also allows [closing clients, draining nodes, reloads and changes of the log level](operate.md#what-may-change-a-proxy). Make the file readable by its owner only",
+        manual: "Clients send `Authorization: Bearer TOKEN`. `/healthz` and `/readyz` stay open. A token also allows [closing clients, draining nodes, reloads and changes of the log level](operate.md#what-may-change-a-proxy). Keep it readable by its owner alone",
     }
     /// Certificate of locks over HTTP and its intermediate certificates (PEM); switches TLS on
     locks_http_tls_certificate: Option<PathBuf> {
@@ -420,7 +420,7 @@ options! {
     handshake_timeout_ms: u64 {
         kind: Millis, value: "MS", default: "10000",
         allowed: Numbers(PATIENCE_MS_MIN, DAY_MS), change: OnReload,
-        manual: "From the connection to READY. With TLS, from the end of the TLS handshake, which has the same time by the value at the start",
+        manual: "It runs from the connection to READY. With TLS, it runs from the end of the TLS handshake, whose own deadline is the value at the start of the proxy",
     }
     /// Idle time before the proxy probes a link to a node
     heartbeat_interval_ms: u64 {
@@ -437,7 +437,7 @@ options! {
     auth_cache_ms: u64 {
         kind: Millis, value: "MS", default: "2000",
         allowed: Numbers(0, DAY_MS), change: OnReload,
-        manual: "Further clients with the same password log in without a node's word. The time also holds for a role's right to use locks",
+        manual: "Further clients with the same password log in without asking a node. The time also holds for a role's right to use locks",
     }
 
     section "Limits";
@@ -563,10 +563,10 @@ options! {
         change: AfterRestart,
         manual: "One line or one JSON object per event",
     }
-    /// Time from which a query is logged as slow; 0 is never
+    /// Time after which a query is logged as slow; 0 disables
     slow_query_ms: u64 {
         kind: Millis, value: "MS", default: "500", allowed: Numbers(0, DAY_MS), change: OnReload,
-        manual: "With the node, the client and the table; see [slow queries](slow-queries.md). Time-outs and failures of nodes are logged too",
+        manual: "The line names the node, the client and the table; see [slow queries](slow-queries.md). Time-outs and failures of nodes are logged too",
     }
     /// Show values in slow queries and hot keys: off or on
     log_values: Switch {

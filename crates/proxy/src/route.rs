@@ -213,7 +213,7 @@ fn plan_query(router: &mut Router, pool: PoolId, query: &Query<'_>) -> Plan {
     let session = router.pools.get(pool).and_then(|pool| pool.key.keyspace.as_deref());
     let session = query.params.keyspace.or(session);
     let digest = router.texts.digest_of(QueryKind::Query, session, query.text);
-    let is_on_locks = router.takes_locks() && locks::may_be_facade(&parsed, session, query.text);
+    let is_on_locks = router.takes_locks() && locks::may_be_on_locks(&parsed, session, query.text);
     let after = match is_on_locks && locks::is_on_locks(&parsed, session, query.text) {
         true => After::Lock,
         false if router.serves_locks && is_on_transactions(&parsed, query.text) => {
@@ -278,7 +278,7 @@ impl BatchParser {
         session: Option<&str>,
     ) -> bool {
         router.takes_locks()
-            && locks::may_be_facade(parsed, session, text)
+            && locks::may_be_on_locks(parsed, session, text)
             && locks::is_on_locks_in_batch(parsed, session, text, &mut self.locks)
     }
 

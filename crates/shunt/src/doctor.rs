@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
-use shunt_fleet::schema::{FACADE_KEYSPACE, FACADE_TABLES, FORMAT, FORMAT_MIN, META_KEYSPACE};
+use shunt_fleet::schema::{FORMAT, FORMAT_MIN, LOCKS_KEYSPACE, LOCKS_TABLES, META_KEYSPACE};
 use shunt_fleet::{
     BadRow, CLOCK_OFFSET_MAX_US, FleetRow, Incarnation, Level, MemberRow, Outcome, State, Statement,
 };
@@ -469,14 +469,14 @@ fn silent(
 
 /// Checks that the tables that clients see exist and are empty.
 fn facades(client: &mut Client, report: &mut Report) -> Result<(), Failed> {
-    let (mut empty, all) = (0, FACADE_TABLES.len());
-    for statement in FACADE_TABLES {
-        let start = format!("CREATE TABLE IF NOT EXISTS {FACADE_KEYSPACE}.");
+    let (mut empty, all) = (0, LOCKS_TABLES.len());
+    for statement in LOCKS_TABLES {
+        let start = format!("CREATE TABLE IF NOT EXISTS {LOCKS_KEYSPACE}.");
         let name = statement
             .strip_prefix(start.as_str())
             .and_then(|rest| rest.split(' ').next())
             .unwrap_or_default();
-        let table = format!("{FACADE_KEYSPACE}.{name}");
+        let table = format!("{LOCKS_KEYSPACE}.{name}");
         if let There::Anothers(why) = tool::look(client, statement)? {
             report.error(
                 "facades",
@@ -518,7 +518,7 @@ fn facades(client: &mut Client, report: &mut Report) -> Result<(), Failed> {
         }
     }
     if empty == all {
-        report.ok("facades", FACADE_KEYSPACE, "its tables have no rows");
+        report.ok("facades", LOCKS_KEYSPACE, "its tables have no rows");
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! A client's requests go to the cores that keep the locks, and their outcomes to the client.
+//! Requests of clients go to the cores that keep the locks, and outcomes come back to the clients.
 
 use std::net::SocketAddr;
 
@@ -20,13 +20,14 @@ use crate::locks::request::{KeeperRequest, Operation};
 use crate::locks::{answer, batch, core_of, keeper, overview};
 use crate::transactions::{answer as transactions, intake::guard};
 
-/// A client, or another core, that has this many bytes of answers still to take gets no more lists:
-/// a list is hundreds of times as long as its request.
+/// Bytes of unread answers above which a client, or another core, gets no list. A list is hundreds
+/// of times as long as its request.
 const LISTS_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// Lists of a core between two ticks, for all clients together.
+/// Bytes of all lists that a core sends between two ticks.
 const LISTS_BYTES_PER_TICK: usize = 32 * 1024 * 1024;
 
-/// Asks for a client. It is answered once, now or later, unless it leaves before.
+/// Sends a client's request to the keeper of its lock. The client gets one answer, unless it leaves
+/// first.
 pub(super) fn ask(
     core: &mut Core,
     io: &mut Io,
@@ -43,7 +44,7 @@ pub(super) fn ask(
     }
 }
 
-/// Asks for a batch, or for nobody.
+/// Sends a request of a batch, or one whose answer nobody needs.
 pub(crate) fn ask_for(
     core: &mut Core,
     io: &mut Io,
@@ -64,7 +65,7 @@ pub(crate) fn ask_for(
     send(core, io, ticket, asker, question);
 }
 
-/// Asks another proxy, in the name of a client that is gone.
+/// Sends a request to another proxy in the name of a client that has left.
 pub(crate) fn forward_for_nobody(
     core: &mut Core,
     io: &mut Io,
@@ -119,7 +120,7 @@ fn send(core: &mut Core, io: &mut Io, ticket: Ticket, asker: &Asker, question: &
     }
 }
 
-/// The outcome of a request, of a client of this core or of another.
+/// Passes on the outcome of a request, to this core or to the core of the client.
 pub(super) fn answered(core: &mut Core, io: &mut Io, ticket: Ticket, outcome: &Reply<'_>) {
     let of = requests::core_of(ticket);
     if of == core.context.index {
@@ -130,7 +131,7 @@ pub(super) fn answered(core: &mut Core, io: &mut Io, ticket: Ticket, outcome: &R
     }
 }
 
-/// The outcome of a request that was forwarded. `false`: nobody waits for it any more.
+/// Delivers the outcome of a forwarded request. Returns false if nobody waits for it any more.
 pub(crate) fn answered_elsewhere(
     core: &mut Core,
     io: &mut Io,
@@ -142,7 +143,7 @@ pub(crate) fn answered_elsewhere(
     is_awaited
 }
 
-/// True if whoever asked for a list, on this core or another, may be sent one now.
+/// True if the sender of a request, on this core or another, has room for a list.
 pub(super) fn has_room_for_list(core: &mut Core, io: &Io, ticket: Ticket) -> bool {
     if core.fleet.locks.lists_bytes >= LISTS_BYTES_PER_TICK {
         return false;
@@ -156,7 +157,7 @@ pub(super) fn has_room_for_list(core: &mut Core, io: &Io, ticket: Ticket) -> boo
     client.is_none_or(|client| io.backlog(client.conn) < LISTS_BYTES_MAX)
 }
 
-/// Gives whoever asked on this core the answer.
+/// Answers a request of this core.
 pub(crate) fn deliver(core: &mut Core, io: &mut Io, ticket: Ticket, outcome: &Reply<'_>) {
     let now_ns = io.now_ns();
     let is_list = matches!(outcome.verdict, Verdict::Listed | Verdict::Locks);
@@ -213,14 +214,14 @@ pub(crate) fn deliver(core: &mut Core, io: &mut Io, ticket: Ticket, outcome: &Re
     }
 }
 
-/// A request of the proxy's own has its outcome.
+/// Forgets a request of the proxy's own that has its outcome.
 fn forget(core: &mut Core, ticket: Ticket) {
     if let Some((pending, _)) = core.fleet.requests.take(ticket) {
         core.fleet.requests.keep_texts(pending.form.texts);
     }
 }
 
-/// Asks again what could not be served when a shard had just changed hands.
+/// Sends requests again that found their shard between two owners.
 pub(super) fn ask_again(core: &mut Core, io: &mut Io) {
     let now_ns = io.now_ns();
     while let Some(ticket) = core.fleet.locks.retries.pop_due(now_ns) {
@@ -235,7 +236,7 @@ pub(super) fn ask_again(core: &mut Core, io: &mut Io) {
             }
             other => other,
         };
-        // A copy, for the answer may come at once and needs its own.
+        // A copy, because an answer may come at once and take the texts.
         let (texts, name_bytes) = (pending.form.texts.clone(), pending.form.name_bytes);
         let (name, owner) = texts.split_at(name_bytes);
         send(core, io, ticket, &asker, &LockRequest { table, namespace, operation, name, owner });
@@ -245,7 +246,7 @@ pub(super) fn ask_again(core: &mut Core, io: &mut Io) {
     }
 }
 
-/// Takes a batch's request back.
+/// Cancels the request of a part of a batch.
 pub(super) fn cancel_part(core: &mut Core, io: &mut Io, ticket: Ticket) {
     if let Some((pending, _)) = core.fleet.requests.take(ticket) {
         cancel(core, io, ticket, &pending);
@@ -257,15 +258,14 @@ pub(crate) fn cancel(core: &mut Core, io: &mut Io, ticket: Ticket, pending: &Pen
     match pending.at {
         At::Core(keeper) => core.fleet.lanes.cancel(keeper, ticket, false),
         At::Here(Some(handle)) => keeper::cancel(core, io, ticket, handle, false),
-        // A lock that it was granted by then is released when the answer comes.
+        // If the lock is granted before that, the answer's arrival releases it.
         At::Elsewhere(via) => withdraw(core, io, ticket, via),
         At::Here(None) => {}
     }
 }
 
-/// The proxy that has forwarded a request takes it back. It is answered once in any case: by what
-/// it was granted before, which that proxy then gives back, or as one of which nobody knows what
-/// came of it.
+/// Withdraws a request for the proxy that forwarded it. The request still gets one answer: the
+/// grant that it got before, which that proxy then gives back, or an unknown outcome.
 pub(super) fn withdraw_waiting(core: &mut Core, io: &mut Io, client: ClientRef, stream: i16) {
     let Some(ticket) = core.fleet.requests.by_stream(client, stream) else { return };
     match core.fleet.requests.get_mut(ticket).map(|pending| pending.at) {

@@ -1,6 +1,6 @@
-//! Rows in the tables of locks, which should have none: they show locks that nobody holds to
-//! whoever reads past the proxies, and that somebody may write there. Core 0 looks when this proxy
-//! has become a member, and every hour; what it finds is told and counted.
+//! Foreign rows: the tables of locks must have no rows. A row shows a lock that nobody holds to
+//! clients that read past the proxies, and shows that some role may write there. Core 0 searches
+//! when this proxy has become a member, and then every hour. It logs and counts what it finds.
 
 use shunt_language::lock_tables::Table;
 use shunt_reactor::Io;
@@ -10,9 +10,9 @@ use crate::core::Core;
 use crate::fleet::statements::{self, Heard, Whose};
 use crate::limits::SECOND_NS;
 
-/// Between two looks at a table. Each reads all ranges of the ring.
+/// Interval between two searches of a table, each of which reads all ranges of the ring.
 const EVERY_NS: u64 = 3_600 * SECOND_NS;
-/// Between two tables, and before a look that could not be taken is tried again.
+/// Pause between two tables, and after a query that could not be sent.
 const PAUSE_NS: u64 = SECOND_NS;
 
 fn question(table: Table) -> &'static str {
@@ -25,7 +25,7 @@ fn question(table: Table) -> &'static str {
     }
 }
 
-/// ForeignRows at the next table, if it is time.
+/// Searches the next table, if it is time.
 pub(crate) fn tick(core: &mut Core, io: &mut Io) {
     let now_ns = io.now_ns();
     let looks = &core.fleet.locks.foreign;
@@ -54,7 +54,7 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io) {
     }
 }
 
-/// A node has answered, or nobody has.
+/// Notes the answer of a node, or its absence.
 pub(crate) fn take_answer(core: &mut Core, table: Table, heard: &Heard<'_>) {
     let bit = 1 << table as u32;
     let looks = &mut core.fleet.locks.foreign;

@@ -1,4 +1,4 @@
-//! A client's statement on the tables of locks: read, and taken apart into requests.
+//! Statements of clients on the tables of locks become requests.
 
 use std::sync::Arc;
 
@@ -32,17 +32,17 @@ use crate::reply;
 struct Sender {
     /// The client's place, and its stream id.
     client: (u32, i16),
-    /// Another proxy has forwarded it.
+    /// True if another proxy has forwarded the request.
     was_forwarded: bool,
-    /// The request releases a lock that was granted to a client that had left.
+    /// True if the request releases a lock that was granted after its client had left.
     gives_back: bool,
-    /// The mode that a renewal names is the one that its client has named: proxies once forwarded
-    /// all of them with 'X'.
+    /// True if the mode in a renewal is the one that the client named. Former proxies forwarded
+    /// every renewal with 'X'.
     means_mode: bool,
     came_ns: u64,
 }
 
-/// A request that is, or may be, about locks. It is answered here in any case.
+/// Takes a request that is or may be about locks, and answers it in any case.
 pub(crate) fn take(
     core: &mut Core,
     io: &mut Io,
@@ -52,14 +52,14 @@ pub(crate) fn take(
     body: &[u8],
 ) {
     core.context.metrics.queries.of(plan.kind).add(1);
-    // Not the turn's time: a permission that was found before this process stood still may be gone
-    // by now.
+    // The clock is read anew: during a pause of this process, a permission that it had found before
+    // may have been revoked.
     let came_ns = io.read_clock_ns();
     answer(core, io, slot, (header, body), came_ns);
 }
 
-/// A request that came at this time, and has waited until it was known if it is allowed. What it
-/// was prepared as may have been forgotten meanwhile.
+/// Continues a request that waited for a verdict on its right. Its prepared statement may be
+/// forgotten by now.
 pub(super) fn resume(
     core: &mut Core,
     io: &mut Io,
@@ -84,8 +84,8 @@ fn answer(core: &mut Core, io: &mut Io, slot: u32, message: (&Header, &[u8]), ca
     }
 }
 
-/// Asks what the request asks. The table, if it is not known yet whether the client may use it;
-/// then nothing was asked.
+/// Carries out a request. Returns a table if the client's right to it is not known; then nothing
+/// was done.
 fn take_apart(
     core: &mut Core,
     io: &mut Io,
@@ -126,7 +126,7 @@ fn take_apart(
         }
         opcode::PREPARE => {
             let prepare = Prepare::decode(header.version, body)?;
-            // Only what is refused comes here.
+            // Only statements that are refused come here.
             let read = parse(prepare.text, prepare.keyspace.or(session.as_deref()));
             Err(read.map_or_else(Into::into, |_| not_read(prepare.text)))
         }
@@ -139,7 +139,8 @@ fn take_apart(
     }
 }
 
-/// This proxy has no locks to grant, and a node's answer would be wrong.
+/// The error of a proxy without a fleet. A node's answer would be wrong, as another proxy keeps the
+/// locks.
 fn of_no_fleet() -> Fault {
     Fault::invalid(
         "Shunt: this proxy is in no fleet, and the keyspace shunt_meta shows that a fleet serves the locks of this ring: ask one of \
@@ -147,7 +148,7 @@ fn of_no_fleet() -> Fault {
     )
 }
 
-/// Reads a text that is on the tables, or in a batch of such.
+/// Parses a text that is on the tables, alone or in a batch.
 fn parse(text: &str, keyspace: Option<&str>) -> Result<Option<Statement>, InvalidRequest> {
     if text.len() > TEXT_BYTES_MAX {
         Err(too_long(text))
@@ -156,13 +157,13 @@ fn parse(text: &str, keyspace: Option<&str>) -> Result<Option<Statement>, Invali
     }
 }
 
-/// Says what is wrong with a text on the tables that is no statement on locks.
+/// Explains why a text on the tables is no statement on locks.
 fn not_read(text: &str) -> Fault {
     let error = shunt_language::parse(text).err();
     error.map_or_else(|| Fault::invalid("Shunt: this is no statement on locks"), Into::into)
 }
 
-/// One statement, which may be a batch as text.
+/// Takes one text, which may be a batch.
 fn one(
     core: &mut Core,
     io: &mut Io,
@@ -208,7 +209,7 @@ fn one(
     Ok(None)
 }
 
-/// Several at once, if all are allowed.
+/// Takes several requests, if the client has the right to all of them.
 fn all(
     core: &mut Core,
     io: &mut Io,
@@ -222,7 +223,7 @@ fn all(
     batch::begin(core, io, from.client, from.was_forwarded, requests).map(|()| None)
 }
 
-/// A BATCH of the protocol: its statements are prepared, or texts.
+/// Takes a BATCH of the protocol, whose statements are prepared or texts.
 fn take_batch(
     core: &mut Core,
     io: &mut Io,
@@ -271,7 +272,7 @@ fn take_batch(
     all(core, io, from, &requests)
 }
 
-/// Takes back what the client asks to be taken back, of its own requests.
+/// Withdraws a request at the wish of the proxy that forwarded it.
 pub(crate) fn withdraw_request(core: &mut Core, io: &mut Io, slot: u32, flags: u8, body: &[u8]) {
     let Some(stream) = withdrawal::stream_of(flags, body) else { return };
     let Some(client) = core.clients.get(slot).map(|client| ClientRef { slot, id: client.id })

@@ -1,5 +1,5 @@
-//! Drives the state machine of this core's locks: a request comes in, time passes, a node answers a
-//! write. The effects of each step wait in a queue until the event is over ([`super::effects`]).
+//! Drives the state machine of this core's locks: requests, timers, and the outcomes of writes. The
+//! effects of each step wait in a queue until the event is over ([`super::effects`]).
 
 use shunt_locks::{
     Asked, Handle, Limits, LoadId, Locks, Namespace, NotServed, Outcome, Quota, Row, Sink, Ticket,
@@ -14,7 +14,7 @@ use crate::locks::effects::Effects;
 use crate::locks::request::{KeeperRequest, Operation};
 use crate::metrics::LockEvent;
 
-/// Takes a request on. The handle of one that is not answered yet.
+/// Accepts a request. Returns a handle if the request is not answered yet.
 pub(crate) fn take_request(
     core: &mut Core,
     io: &mut Io,
@@ -23,7 +23,8 @@ pub(crate) fn take_request(
     let now = now(io);
     let KeeperRequest { ticket, namespace, operation, name, role, owner } = *request;
     if namespace == Namespace::Memory && !core.fleet.locks.lasts_no_longer(operation) {
-        // The client's core did not know the longest TTL yet; it does when it asks again.
+        // The client's core did not know the longest TTL yet. It will when it sends the request
+        // again.
         core.fleet.locks.effects.reply(ticket, Outcome::NotServed(NotServed::Elsewhere));
         return None;
     }
@@ -31,7 +32,8 @@ pub(crate) fn take_request(
     let is_release =
         namespace == Namespace::Durable && matches!(operation, Operation::Release { .. });
     if is_release && !locks.backlog.has_room(locks.effects.rows_count(), role) {
-        // Its row could not be written: the lock would be held for the shard's next owner.
+        // Without room for its row, the release would leave the lock held for the shard's next
+        // owner.
         locks.effects.reply(ticket, Outcome::Quota(Quota::Requests));
         return None;
     }
@@ -49,7 +51,7 @@ pub(crate) fn take_request(
         Operation::GiveBack { fence } => table.give_back(now, &asked, fence, effects),
         Operation::Look => table.look(now, &asked, effects),
         Operation::List { fast } => {
-            // The list is made when it is known that this core may tell of the lock.
+            // The list is made once it is certain that this core may answer for the lock.
             core.fleet.locks.listings.insert(ticket.0, (name.into(), fast));
             let (table, effects) = core.fleet.locks.table();
             table.look(now, &asked, effects)
@@ -59,7 +61,7 @@ pub(crate) fn take_request(
     handle
 }
 
-/// Takes a request of another core's client.
+/// Accepts a request of another core's client.
 pub(crate) fn take_remote(core: &mut Core, io: &mut Io, request: &KeeperRequest<'_>) {
     if let Some(handle) = take_request(core, io, request) {
         core.fleet.locks.remote.insert(request.ticket.0, handle);
@@ -73,17 +75,17 @@ pub(crate) fn cancel_remote(core: &mut Core, io: &mut Io, ticket: Ticket, is_awa
     }
 }
 
-/// True of the role by which proxies log in themselves: it may write to the tables of the fleet,
-/// and so may release the lock of any role. A role's text is one that prints: one that may stand
-/// for another role's is nobody's.
+/// True for the role by which the proxies log in. It may write to the tables of the fleet, so it
+/// may release the locks of every role. Names that a display has changed may stand for several
+/// roles, and count for none.
 fn is_operators(own: Option<&str>, role: &[u8]) -> bool {
     own.is_some_and(|own| {
         own.as_bytes() == role && !own.contains(['\\', '…']) && own != identity::UNKNOWN
     })
 }
 
-/// A request is taken back. Whoever made it is gone, or waits for its answer: what came of it
-/// nobody may count on then.
+/// Cancels a request. If its client waits for an answer, the answer says that the outcome is
+/// unknown.
 pub(crate) fn cancel(
     core: &mut Core,
     io: &mut Io,
@@ -100,7 +102,7 @@ pub(crate) fn cancel(
     set_due(core, io);
 }
 
-/// A write was answered, or could not be sent.
+/// Notes the outcome of a write.
 pub(super) fn written(core: &mut Core, io: &mut Io, id: WriteId, written: Written) {
     let now = now(io);
     let (table, effects) = core.fleet.locks.table();
@@ -108,7 +110,7 @@ pub(super) fn written(core: &mut Core, io: &mut Io, id: WriteId, written: Writte
     set_due(core, io);
 }
 
-/// Rows of a partition. `false`: they are more than this core keeps.
+/// Adds rows of a partition. Returns false if this core cannot keep so many.
 pub(super) fn loaded(
     core: &mut Core,
     io: &mut Io,
@@ -123,7 +125,7 @@ pub(super) fn loaded(
     is_taken
 }
 
-/// `false`: nobody wants the rows any more.
+/// Notes that rows could not be read. Returns false if nothing waits for them any more.
 pub(super) fn load_failed(core: &mut Core, io: &mut Io, load: LoadId) -> bool {
     let (table, effects) = core.fleet.locks.table();
     let was_awaited = table.load_failed(load, effects);
@@ -131,7 +133,7 @@ pub(super) fn load_failed(core: &mut Core, io: &mut Io, load: LoadId) -> bool {
     was_awaited
 }
 
-/// The time of a hold, a wait or a write is over.
+/// Ends the holds, waits and writes whose time is over.
 pub(super) fn due(core: &mut Core, io: &mut Io) {
     let now = now(io);
     let (table, effects) = core.fleet.locks.table();
@@ -142,7 +144,7 @@ pub(super) fn due(core: &mut Core, io: &mut Io) {
     }
 }
 
-/// Counts, for whoever looks at the metrics.
+/// Updates the counters of the metrics.
 pub(crate) fn tick(core: &mut Core) {
     core.fleet.locks.lists_bytes = 0;
     use LockEvent::{
@@ -176,7 +178,7 @@ pub(crate) fn set_due(core: &mut Core, io: &mut Io) {
     }
 }
 
-/// Sees to it that [`due`] is called at this time at the latest.
+/// Makes sure that [`due`] runs at this time or before.
 pub(super) fn wake(core: &mut Core, io: &mut Io, at_ns: u64) {
     set_timer(core, io, at_ns);
 }
@@ -188,8 +190,8 @@ fn set_timer(core: &mut Core, io: &mut Io, at_ns: u64) {
 }
 
 impl super::LockKeeper {
-    /// True if a lock in memory may be held for as long as this asks: the shard's next owner waits
-    /// for no longer.
+    /// True if a lock in memory may be held for as long as the request asks. The shard's next owner
+    /// waits no longer than that.
     fn lasts_no_longer(&self, operation: Operation) -> bool {
         match operation {
             Operation::Acquire { ttl_ms, .. } | Operation::Renew { ttl_ms, .. } => {
@@ -202,13 +204,13 @@ impl super::LockKeeper {
         }
     }
 
-    /// The locks, made when they are asked for the first time, and where their wishes go.
+    /// The locks, created at the first use, and the queue for their effects.
     pub(super) fn table(&mut self) -> (&mut Locks, &mut Effects) {
         let table = self.table.get_or_insert_with(|| Box::new(Locks::new(Limits::default())));
         (table, &mut self.effects)
     }
 
-    /// Leaves steps out.
+    /// Leaves out steps, for a test.
     #[cfg(feature = "weakened")]
     pub(crate) fn leave_out(&mut self, without: shunt_locks::Without) {
         self.table().0.leave_out(without);

@@ -1,5 +1,5 @@
-//! A list of those who hold a lock or wait for it, as it travels from the core that keeps the lock;
-//! and one of several locks.
+//! Lists on their way from the core that keeps the locks: the holders and waiters of one lock, or
+//! several locks.
 
 use std::cmp::Reverse;
 
@@ -9,11 +9,11 @@ use shunt_locks::{Holder, Mode};
 
 use crate::locks::reply::{Reply, Verdict};
 
-/// Rows of one list; the rest is left out.
+/// Most rows of a list; the rest is left out.
 pub(crate) const ROWS_MAX: usize = 1_000;
-/// Warning with a list that may be incomplete.
+/// Warning of a list that may be incomplete.
 pub(super) const CUT: &str = "Shunt: a list of locks, or of those who hold or await one, has the first 1000; there may be more";
-/// The warning with a list of all locks, where other proxies keep some of them.
+/// Warning of a list of all locks, if other proxies keep some of them.
 pub(super) const PART: &str = "Shunt: these are the locks of this proxy alone; `shunt locks` shows those of all proxies of the fleet";
 /// Bytes before the texts of an entry: fast, waits, shared, fence, time, and the lengths of owner
 /// and role.
@@ -34,8 +34,8 @@ pub(crate) fn put(out: &mut Vec<u8>, fast: bool, waits: bool, holder: &Holder<'_
     out.extend_from_slice(role);
 }
 
-/// The entries as rows of a table; of one owner, unless that is empty. The tables of locks show
-/// holders only.
+/// The entries as rows of a table; those of one owner, unless `owner` is empty. The tables of locks
+/// show holders only.
 pub(super) fn rows<'a>(
     list: &'a [u8],
     name: &'a [u8],
@@ -77,8 +77,8 @@ pub(super) fn rows<'a>(
     })
 }
 
-/// True if a list has as much as one may have, and whoever asked wants more. Another proxy tells of
-/// no more than that, either.
+/// True if a list has the most entries that it may have, and the client wants more. Other proxies
+/// send no more entries than that either.
 pub(super) fn may_be_cut(reply: &Reply<'_>, limit: u32) -> bool {
     limit as usize > ROWS_MAX
         && match reply.verdict {
@@ -131,7 +131,7 @@ pub(crate) fn longest(list: &[u8], most: usize) -> Vec<Row<'_>> {
         })
     });
     let mut rows: Vec<Row<'_>> = entries.collect();
-    // Of those with queues alike, the one that was granted longest ago.
+    // Among queues of the same length, the lock that was granted longest ago comes first.
     rows.sort_by_key(|row| (Reverse(row.waiters), row.fence, row.name));
     rows.truncate(most);
     rows

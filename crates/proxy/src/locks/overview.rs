@@ -1,9 +1,9 @@
-//! The locks of all cores of this proxy, those with the longest queues first: asked of each core,
-//! put together, cut to what was asked for.
+//! The locks of all cores of this proxy, longest queues first. Each core sends its own, and the
+//! lists are merged and cut to the length that the client asked for.
 //!
-//! A core looks at each of its locks, some ten nanoseconds for each. So that nobody holds a core up
-//! by asking again and again, one that has very many looks once a second at most, and tells what it
-//! saw then.
+//! A core visits each of its locks, at about ten nanoseconds each. A core with very many locks does
+//! so once a second at most, so that no client can hold it up by asking again and again. In between
+//! it repeats its last list.
 
 use shunt_language::lock_tables::Request;
 use shunt_locks::{Namespace, NotServed, Quota, Ticket};
@@ -20,12 +20,12 @@ use crate::locks::reply::{Reply, Verdict};
 use crate::locks::state::Overview;
 use crate::locks::{dispatch, keeper, listing};
 
-/// Questions under way on a core.
+/// Most questions under way on a core.
 const OVERVIEWS_MAX: usize = 256;
-/// With more locks than these a core looks once a second.
+/// Number of locks above which a core visits them once a second only.
 const LOCKS_FEW: usize = 16_384;
 
-/// Asks all cores for a client. It is answered once.
+/// Asks all cores for a client, which gets one answer.
 pub(super) fn begin(
     core: &mut Core,
     io: &mut Io,
@@ -58,7 +58,7 @@ pub(super) fn begin(
     Ok(())
 }
 
-/// This core's answer.
+/// Returns the list of this core.
 pub(crate) fn answer(
     core: &mut Core,
     io: &mut Io,
@@ -92,8 +92,8 @@ pub(super) fn look(
         return Err(NotServed::Elsewhere);
     }
     let place = usize::from(namespace == Namespace::Memory);
-    // Otherwise each question for one lock more than the last would be a look of its own.
-    // A look visits places of locks that are gone too.
+    // Otherwise each request for one lock more than the last would cause another visit.
+    // A visit includes places of locks that are gone.
     let is_few = core.fleet.locks.table().0.places() <= LOCKS_FEW;
     let most = if is_few { most } else { listing::ROWS_MAX as u32 };
     let looked = &mut core.fleet.locks.snapshots[place];
@@ -114,7 +114,7 @@ pub(super) fn look(
     Ok(list)
 }
 
-/// The answer of one core.
+/// Takes in the list of one core.
 pub(super) fn take_list(core: &mut Core, io: &mut Io, gathered: u32, outcome: &Reply<'_>) {
     let Some(question) = core.fleet.locks.overviews.get_mut(gathered as usize) else { return };
     match outcome.verdict {

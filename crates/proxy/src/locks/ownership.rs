@@ -1,4 +1,4 @@
-//! The lease of this proxy, and the shards of a core, as its locks need to know them.
+//! The lease of this proxy and the shards of this core, for the locks.
 
 use shunt_fleet::{Gain, Level, SHARDS, Shard};
 use shunt_locks::Lease;
@@ -7,14 +7,14 @@ use shunt_reactor::Io;
 use crate::core::Core;
 use crate::locks::{LockKeeper, keeper};
 
-/// This proxy is a member of its fleet. Begins to serve locks.
+/// Begins to serve locks: this proxy is a member of its fleet.
 pub(crate) fn begin(core: &mut Core, level: Level, max_ttl_ms: u32) {
     let locks = &mut core.fleet.locks;
     (locks.level, locks.max_ttl_ms) = (Some(level), max_ttl_ms);
     locks.foreign.restart();
 }
 
-/// This proxy is no longer a member of its fleet.
+/// Stops serving locks: this proxy is no longer a member.
 pub(crate) fn end(core: &mut Core, io: &mut Io) {
     let now = keeper::now(io);
     core.fleet.locks.level = None;
@@ -36,7 +36,7 @@ pub(crate) fn set_lease(core: &mut Core, io: &mut Io, lease: Lease) -> i64 {
     token_us
 }
 
-/// A shard becomes this core's.
+/// Takes over a shard.
 pub(crate) fn gain(core: &mut Core, io: &mut Io, gain: &Gain) {
     let now = keeper::now(io);
     let (table, effects) = core.fleet.locks.table();
@@ -44,20 +44,20 @@ pub(crate) fn gain(core: &mut Core, io: &mut Io, gain: &Gain) {
     keeper::set_due(core, io);
 }
 
-/// A shard is to be handed over. Returns the highest token that was granted in it, and whether no
-/// lock in memory is held.
+/// Prepares the hand-over of a shard. Returns the highest token granted in it, and whether no lock
+/// in memory is held.
 pub(crate) fn drain(core: &mut Core, io: &mut Io, shard: Shard) -> (i64, bool) {
     let now = keeper::now(io);
     let (table, _) = core.fleet.locks.table();
-    // Before the shard is lost: after that its tokens count no more.
+    // This happens before the shard is lost, because its tokens do not count afterwards.
     let drained = (table.last_token_us(), table.is_memory_free(now, shard));
     core.fleet.locks.lose(shard, now.boot_ns);
     keeper::set_due(core, io);
     drained
 }
 
-/// A shard that was to be handed over remains this core's. Its holds were forgotten: durable ones
-/// are read again, and those in memory may be held for as long as the longest of them.
+/// Keeps a shard that was to be handed over. Its holds were forgotten: durable ones are read again,
+/// and those in memory may be held for the longest TTL.
 pub(crate) fn resume(core: &mut Core, io: &mut Io, shard: Shard) {
     let now = keeper::now(io);
     let grace_ns = core.fleet.locks.forgotten_until_ns[usize::from(shard)];
@@ -66,7 +66,7 @@ pub(crate) fn resume(core: &mut Core, io: &mut Io, shard: Shard) {
     keeper::set_due(core, io);
 }
 
-/// A shard is no longer this core's.
+/// Gives a shard up.
 pub(crate) fn lose(core: &mut Core, io: &mut Io, shard: Shard) {
     let now = keeper::now(io);
     core.fleet.locks.lose(shard, now.boot_ns);
@@ -80,7 +80,7 @@ impl LockKeeper {
         table.lose(shard, effects);
         self.damaged.lose(shard);
         if !memory_empty {
-            // One in a hundred more: the clocks of clients may be slower.
+            // One percent more, because clocks of clients may be slower.
             let longest_ns = u64::from(self.max_ttl_ms) * 1_010_000;
             let until_ns = &mut self.forgotten_until_ns[usize::from(shard)];
             *until_ns = (*until_ns).max(now_ns + longest_ns);

@@ -1,13 +1,11 @@
-//! Whether a client's role may use the locks of a table: the right to SELECT from the table is the
-//! right to its locks.
+//! Rights to locks: a role that may SELECT from a table of locks may use its locks.
 //!
-//! [`crate::fleet::rights`] has a node asked, keeps its verdict, and says what must never happen.
-//! A request whose right is not known waits here. It goes on when a node has decided; the right is
-//! looked at again every [`RETRY_NS`], and the request is refused after [`WAIT_NS`]. A verdict that
-//! is more than half as old as it may be is renewed while requests go on.
+//! [`crate::fleet::rights`] asks a node, keeps the verdict, and says what must never happen. A
+//! request without a verdict waits here, and goes on once a node has decided. The right is checked
+//! again every [`RETRY_NS`], and the request is refused after [`WAIT_NS`]. A verdict that has
+//! passed half of its time is renewed while requests go on.
 //!
-//! A request that another proxy has forwarded comes under the client's own login, and is treated
-//! like any other.
+//! A forwarded request comes under the client's own login, and is treated like any other.
 
 use std::collections::HashSet;
 
@@ -34,10 +32,10 @@ use crate::transactions::part::Who;
 
 /// Pause between attempts for waiting requests.
 const RETRY_NS: u64 = 20_000_000;
-/// Pause after a question that no node has answered.
+/// Pause after a question without an answer.
 const PAUSE_NS: u64 = 100_000_000;
-/// The first of the tables of which it is not known if the client may use it; none: it may use them
-/// all.
+/// The first of the tables to which the client's right is not known; `None` if it may use all of
+/// them.
 ///
 /// # Errors
 /// The client may not use one of them.
@@ -53,7 +51,7 @@ pub(super) fn unknown(
     };
     let Some(pool) = core.router.pools.get(id) else { return Err(undecided_fault()) };
     if pool.key.login.is_none() {
-        // Nobody logs in: the ring asks for nothing that rights could be of.
+        // Without logins there are no rights.
         return Ok(None);
     }
     let login = pool.login_id;
@@ -75,7 +73,7 @@ pub(super) fn unknown(
     Ok(None)
 }
 
-/// Keeps a request until it is known if it is allowed.
+/// Keeps a request until there is a verdict on its right.
 pub(super) fn wait(
     core: &mut Core,
     io: &mut Io,
@@ -105,7 +103,7 @@ pub(super) fn wait(
     Ok(())
 }
 
-/// A proxy withdraws a request that it has forwarded: the request is refused, and will not be
+/// Withdraws a request for the proxy that forwarded it: the request is refused, and is never
 /// carried out.
 pub(crate) fn withdraw(core: &mut Core, io: &mut Io, client: ClientRef, stream: i16) {
     let removed = core.fleet.locks.undecided.waiting.remove_where(|waiter| {
@@ -119,7 +117,7 @@ pub(crate) fn withdraw(core: &mut Core, io: &mut Io, client: ClientRef, stream: 
     }
 }
 
-/// No node has decided. Drivers go to the next host: the request was certainly not carried out.
+/// The error for a request without a verdict. It was not carried out, so drivers try the next host.
 fn undecided_fault() -> Fault {
     Fault::new(
         FaultKind::Unserved,
@@ -127,7 +125,7 @@ fn undecided_fault() -> Fault {
     )
 }
 
-/// Has waiting requests tried again in a while.
+/// Schedules another attempt for the requests that wait.
 fn retry_later(core: &mut Core, io: &mut Io) {
     let undecided = &mut core.fleet.locks.undecided;
     if undecided.retry_ns <= io.now_ns() {
@@ -137,7 +135,7 @@ fn retry_later(core: &mut Core, io: &mut Io) {
     keeper::wake(core, io, at_ns);
 }
 
-/// Tries waiting requests again, where it is time: to refuse them, or to have a node asked again.
+/// Refuses waiting requests whose time is over, and asks nodes again about the others.
 pub(super) fn due(core: &mut Core, io: &mut Io) {
     if core.fleet.locks.undecided.waiting.is_empty() {
         return;
@@ -159,8 +157,8 @@ pub(super) fn due(core: &mut Core, io: &mut Io) {
     }
 }
 
-/// Has nodes asked about the rights that requests wait for, each once. The requests stay as they
-/// are: to take thousands of them apart again, every few milliseconds, would hold the core up.
+/// Asks nodes about the rights that requests wait for, once for each right. The requests stay in
+/// place, because parsing thousands of them every few milliseconds would hold the core up.
 fn ask_again(core: &mut Core, io: &mut Io) {
     let now_ns = io.now_ns();
     let cache_ns = core.context.config.auth_cache_ms * 1_000_000;
@@ -179,7 +177,7 @@ fn ask_again(core: &mut Core, io: &mut Io) {
     }
 }
 
-/// Has a node asked about a right; a little later if no link has room.
+/// Asks a node about a right, or a little later if no link has room.
 fn ask(core: &mut Core, io: &mut Io, pool: PoolId, right: &Right, who: Who) {
     if rights::ask::ask(core, io, pool, right, who).is_err() {
         let now_ns = io.now_ns();
@@ -187,7 +185,7 @@ fn ask(core: &mut Core, io: &mut Io, pool: PoolId, right: &Right, who: Who) {
     }
 }
 
-/// Goes on with requests for which an answer decides.
+/// Continues the requests that an answer decides.
 pub(crate) fn take_answer(core: &mut Core, io: &mut Io, answer: &Answer) {
     let Action::UseLocks(table) = answer.right.action else { return };
     let counted = match &answer.reading {
@@ -215,7 +213,7 @@ pub(crate) fn take_answer(core: &mut Core, io: &mut Io, answer: &Answer) {
     }
 }
 
-/// Goes on with requests that have waited.
+/// Continues requests that have waited.
 fn resume(core: &mut Core, io: &mut Io, requests: Vec<Waiter<Request>>) {
     for Waiter { request, .. } in requests {
         if is_client_there(core, &request) {
@@ -225,7 +223,7 @@ fn resume(core: &mut Core, io: &mut Io, requests: Vec<Waiter<Request>>) {
     }
 }
 
-/// A request waits no longer. `false`: its client is gone.
+/// Ends the wait of a request. Returns false if its client has left.
 fn is_client_there(core: &mut Core, request: &Request) -> bool {
     core.context.metrics.in_flight.sub(1);
     let Some(client) = core.clients.find_mut(request.client) else { return false };

@@ -1,17 +1,17 @@
-//! Statements on the tables of locks, found among all that clients send.
+//! Recognition of statements on the tables of locks among all statements of clients.
 
 use shunt_language::InvalidRequest;
 use shunt_language::lock_tables::{self, Statement};
 use shunt_wire::cql::statement::{Identifier, Kind, Statement as Classified};
 
-/// True if a statement may be on one of the tables. Its text is then read as a whole, which shows
-/// if it is.
+/// True if a statement may be on one of the tables. A full parse of its text then decides.
 #[inline]
-pub(crate) fn may_be_facade(parsed: &Classified<'_>, session: Option<&str>, text: &str) -> bool {
+pub(crate) fn may_be_on_locks(parsed: &Classified<'_>, session: Option<&str>, text: &str) -> bool {
     match parsed.kind {
         Kind::Select | Kind::Insert | Kind::Update | Kind::Delete | Kind::Truncate => {
             if parsed.table.is_none() {
-                // It comes late, or behind what is not understood, and may be any.
+                // The classifier did not reach the table's name, so the statement may be on any
+                // table.
                 return session == Some(lock_tables::KEYSPACE)
                     || mentions(text, lock_tables::KEYSPACE);
             }
@@ -21,8 +21,8 @@ pub(crate) fn may_be_facade(parsed: &Classified<'_>, session: Option<&str>, text
                 .or_else(|| parsed.selected_table().and_then(|(keyspace, _)| keyspace));
             keyspace.or(session).is_some_and(|keyspace| keyspace.matches(lock_tables::KEYSPACE))
         }
-        // Each statement of a batch may be; and a change of the schema is not looked at any closer
-        // by the classifier.
+        // A batch may have such a statement, and the classifier does not look into changes of the
+        // schema.
         Kind::Batch | Kind::Ddl => {
             session == Some(lock_tables::KEYSPACE) || mentions(text, lock_tables::KEYSPACE)
         }
@@ -30,24 +30,24 @@ pub(crate) fn may_be_facade(parsed: &Classified<'_>, session: Option<&str>, text
     }
 }
 
-/// True if a word, or the beginning of one, stands anywhere in a text.
+/// True if a word, or its beginning, occurs in a text.
 fn mentions(text: &str, word: &str) -> bool {
     text.as_bytes().windows(word.len()).any(|part| part.eq_ignore_ascii_case(word.as_bytes()))
 }
 
-/// True if a word stands anywhere in a text, and no longer one that has it in it.
+/// True if a text has this word, and not only a longer one that contains it.
 fn has_word(text: &str, word: &str) -> bool {
     let mut words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
     words.any(|found| found.eq_ignore_ascii_case(word))
 }
 
-/// The plan of a statement, if it is one on the tables of locks.
+/// The plan of a statement, if it is on the tables of locks.
 pub(crate) fn read(
     parsed: &Classified<'_>,
     session: Option<&str>,
     text: &str,
 ) -> Option<Result<Statement, InvalidRequest>> {
-    if !may_be_facade(parsed, session, text) {
+    if !may_be_on_locks(parsed, session, text) {
         return None;
     }
     if is_too_long(parsed, session, text) {
@@ -59,10 +59,10 @@ pub(crate) fn read(
     parse(parsed, session, text)
 }
 
-/// The plan of a statement that may be one on the tables of locks. Parses the text once.
+/// The plan of a statement that may be on the tables of locks. Parses the text once.
 ///
-/// A text that names one of the tables and cannot be parsed is an error. A node that could parse it
-/// would take a lock for a row, and tell a client that it holds a lock that no proxy keeps.
+/// A text that names one of the tables and cannot be parsed is an error. A node that can parse it
+/// would take the lock for a row, and tell the client that it holds a lock that no proxy keeps.
 fn parse(
     parsed: &Classified<'_>,
     session: Option<&str>,
@@ -76,7 +76,7 @@ fn parse(
     }
 }
 
-/// True if a text is on one of the tables, allowed or not.
+/// True if a text is on one of the tables, supported or not.
 #[cold]
 pub(crate) fn is_on_locks(parsed: &Classified<'_>, session: Option<&str>, text: &str) -> bool {
     if text.len() > TEXT_BYTES_MAX {
@@ -85,9 +85,8 @@ pub(crate) fn is_on_locks(parsed: &Classified<'_>, session: Option<&str>, text: 
     parse(parsed, session, text).is_some()
 }
 
-/// Does what [`is_on_locks`] does, for a text of a BATCH. `budget` is the rest of
-/// [`TEXT_BYTES_MAX`] for all texts of the BATCH: a text beyond it is not parsed, and is on a table
-/// if it names one.
+/// Like `is_on_locks`, for a text of a BATCH. `budget` is the rest of [`TEXT_BYTES_MAX`] for all
+/// its texts. A text beyond it is not parsed, and counts as on a table if it names one.
 #[cold]
 pub(crate) fn is_on_locks_in_batch(
     parsed: &Classified<'_>,
@@ -101,22 +100,22 @@ pub(crate) fn is_on_locks_in_batch(
     }
 }
 
-/// Bytes that may still be parsed of the texts of one BATCH. A BATCH has hundreds of texts, each as
-/// long as one alone may be.
+/// Bytes that may still be parsed of the texts of a BATCH, which has hundreds of texts of any
+/// length.
 pub(crate) struct ParseBudget(usize);
 
 impl ParseBudget {
-    /// The budget of a BATCH whose texts have up to this many bytes together.
+    /// The budget of a BATCH whose texts may have this many bytes together.
     pub(crate) fn of_bytes(bytes: usize) -> ParseBudget {
         ParseBudget(bytes)
     }
 
-    /// The budget for statements on the tables of locks.
+    /// The budget of a BATCH on the tables of locks.
     pub(crate) fn of_locks() -> ParseBudget {
         ParseBudget(TEXT_BYTES_MAX)
     }
 
-    /// Takes the bytes of a text from the budget. False if the text is longer than what is left.
+    /// Takes the bytes of a text from the budget. Returns false if too few are left.
     pub(crate) fn covers(&mut self, text: &str) -> bool {
         let left = self.0.checked_sub(text.len());
         self.0 = left.unwrap_or(self.0);
@@ -124,14 +123,14 @@ impl ParseBudget {
     }
 }
 
-/// True if one of the tables is named, or may be.
+/// True if a text names one of the tables, or may do so.
 fn names_a_table(parsed: &Classified<'_>, session: Option<&str>, text: &str) -> bool {
     if parsed.kind == Kind::Ddl {
         return lock_tables::may_change(text, session);
     }
     let mut tables = lock_tables::Table::ALL.iter().map(|table| table.name());
     if parsed.kind == Kind::Batch {
-        // It is not taken apart: anything may stand between the parts of a name, comments too.
+        // The text is not parsed: anything may stand between the parts of a name, comments too.
         return session == Some(lock_tables::KEYSPACE)
             || has_word(text, lock_tables::KEYSPACE) && tables.any(|table| has_word(text, table));
     }
@@ -139,9 +138,9 @@ fn names_a_table(parsed: &Classified<'_>, session: Option<&str>, text: &str) -> 
     table.is_none_or(|table| tables.any(|known| table.matches(known)))
 }
 
-/// Bytes of a statement on the tables; a batch of as many as there may be is shorter too, with
-/// names of the usual length. What is longer is not even read: its parts would take many times as
-/// much, and hold the core up.
+/// Longest statement on the tables. The longest batch is shorter, with names of the usual length. A
+/// longer statement is not parsed, because its parts would take many times its size and hold the
+/// core up.
 pub(super) const TEXT_BYTES_MAX: usize = 64 * 1024;
 
 fn is_too_long(parsed: &Classified<'_>, session: Option<&str>, text: &str) -> bool {

@@ -11,7 +11,7 @@ pub(crate) enum Operation {
         ttl_ms: u32,
         wait_ms: u32,
     },
-    /// Only of a hold in this mode, where the statement names one.
+    /// Only a hold in this mode, where the statement names one.
     Renew {
         mode: Option<Mode>,
         ttl_ms: u32,
@@ -20,20 +20,19 @@ pub(crate) enum Operation {
     Release {
         fence: Option<i64>,
     },
-    /// Releases what was granted to nobody who wants it, unless its owner has asked again and
-    /// knows.
+    /// Releases a grant that nobody wants, unless its owner has asked again and has it.
     GiveBack {
         fence: i64,
     },
     Look,
-    /// Lists holders and waiters; only those in memory, or only durable ones, if `fast` says so.
+    /// Lists holders and waiters: those in memory, or the durable ones, if `fast` says so.
     List {
         fast: Option<bool>,
     },
 }
 
 impl Operation {
-    /// True of one that may wait for a lock.
+    /// True if an operation may wait for a lock.
     pub(crate) fn may_wait(self) -> bool {
         matches!(self, Operation::Acquire { wait_ms: 1.., .. })
     }
@@ -50,11 +49,11 @@ pub(crate) struct KeeperRequest<'a> {
     pub(crate) owner: &'a [u8],
 }
 
-/// A client's request on one lock.
+/// A client's request about one lock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LockRequest<'a> {
-    /// The table that the client named: the one that its role must have the permission on, here and
-    /// at another proxy.
+    /// The table that the client named. Its role needs the permission on this table, here and at
+    /// another proxy.
     pub(crate) table: Table,
     pub(crate) namespace: Namespace,
     pub(crate) operation: Operation,

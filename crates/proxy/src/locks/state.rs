@@ -1,5 +1,5 @@
-//! States that the owner of a core's locks keeps: requests to all cores, the search for foreign
-//! rows, requests that wait for a verdict.
+//! State of a core's locks: requests to all cores, the search for foreign rows, and requests that
+//! wait for a verdict.
 
 use shunt_locks::Ticket;
 use shunt_wire::cql::envelope::Header;
@@ -12,11 +12,11 @@ use crate::locks::reply::Verdict;
 pub(super) struct Overview {
     /// The client's request.
     pub(super) ticket: Ticket,
-    /// Answers that have not come.
+    /// Answers that have not arrived.
     pub(super) left: usize,
-    /// Entries that have come, as [`super::listing`] writes them.
+    /// Entries that have arrived, as [`super::listing`] writes them.
     pub(super) list: Vec<u8>,
-    /// The reason why a core sent no list.
+    /// Reason why a core sent no list.
     pub(super) refused: Option<Verdict>,
 }
 
@@ -35,18 +35,18 @@ pub(super) struct ForeignRows {
     pub(super) next_ns: u64,
     /// Position of the next table among all.
     pub(super) place: usize,
-    /// A bit for each table in which a row was.
+    /// A bit for each table in which a row was found.
     pub(super) found: u32,
 }
 
 impl ForeignRows {
-    /// Begins anew.
+    /// Begins the next round.
     pub(super) fn restart(&mut self) {
         (self.next_ns, self.place) = (0, 0);
     }
 }
 
-/// Bytes of the requests of a core that wait for a verdict.
+/// Bytes of all requests of a core that wait for a verdict.
 const WAITING_BYTES_MAX: usize = 8 << 20;
 
 /// A request that waits for a verdict.

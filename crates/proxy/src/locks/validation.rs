@@ -1,4 +1,4 @@
-//! A statement's request is checked against the limits of this fleet and proxy.
+//! Checks of requests against the limits of this fleet and proxy.
 
 use shunt_language::lock_tables::{Asked, Request};
 use shunt_locks::{Mode, Namespace};
@@ -8,7 +8,7 @@ use crate::fault::{Fault, FaultKind};
 use crate::fleet::requests::answer_form::{AnswerForm, AnswerKind};
 use crate::locks::request::{LockRequest, Operation};
 
-/// Checks a request of a statement and converts it for the core that keeps the lock.
+/// Checks a request, and converts it for the core that keeps the lock.
 pub(super) fn question<'a>(core: &Core, request: &Request<'a>) -> Result<LockRequest<'a>, Fault> {
     let mode = |shared: bool| if shared { Mode::Shared } else { Mode::Exclusive };
     let fast = request.table.is_fast();
@@ -33,7 +33,7 @@ pub(super) fn question<'a>(core: &Core, request: &Request<'a>) -> Result<LockReq
         Asked::Look if request.table.is_shared() => Operation::List { fast: Some(fast) },
         Asked::Look => Operation::Look,
         Asked::Queue { fast } => Operation::List { fast },
-        // It is about no lock; [`super::overview`] answers it.
+        // Such a request is about no single lock, and [`super::overview`] answers it.
         Asked::Longest => {
             return Err(Fault::invalid(
                 "Shunt: the locks of a proxy are selected by a statement of its own",
@@ -54,8 +54,8 @@ pub(super) fn question<'a>(core: &Core, request: &Request<'a>) -> Result<LockReq
     })
 }
 
-/// Durable locks are loaded with their full TTL after a fail-over, so that a very long one blocks
-/// for very long.
+/// After a take-over, durable locks are loaded with their full TTL, so a very long one blocks for
+/// very long.
 const DURABLE_TTL_MAX_MS: u32 = 24 * 60 * 60 * 1_000;
 
 fn check_ttl(core: &Core, ttl_ms: u32, fast: bool) -> Result<(), Fault> {
@@ -64,8 +64,8 @@ fn check_ttl(core: &Core, ttl_ms: u32, fast: bool) -> Result<(), Fault> {
         return Ok(());
     }
     if max_ms == 0 {
-        // A lock that is held for longer than the fleet allows could be granted twice when its
-        // proxy dies, and this request may be made again when this proxy is a member.
+        // If its proxy dies, a lock held for longer than the fleet allows could be granted twice.
+        // The request may also be repeated once this proxy is a member.
         return Err(Fault::new(
             FaultKind::Unserved,
             "Shunt: this proxy is no member of its fleet yet; ask the next host",
@@ -80,7 +80,7 @@ fn check_ttl(core: &Core, ttl_ms: u32, fast: bool) -> Result<(), Fault> {
     }))
 }
 
-/// Describes how a request is answered, in a buffer that was used before.
+/// Describes the answer to a request, in a buffer that is used again.
 pub(super) fn form(
     core: &mut Core,
     kind: AnswerKind,

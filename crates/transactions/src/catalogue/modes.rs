@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use shunt_fleet::schema::{FACADE_KEYSPACE, META_KEYSPACE};
+use shunt_fleet::schema::{LOCKS_KEYSPACE, META_KEYSPACE};
 use shunt_language::ast::{self, QualifiedName};
 use shunt_language::transaction::{self, mode::TransactionalMode};
 use shunt_wire::cql::statement::{self, Identifier, Kind, Statement};
@@ -154,7 +154,7 @@ const OF_NODES: [&str; 10] = [
 
 /// True of a keyspace whose tables may take part in transactions.
 pub fn may_have_modes(keyspace: &str) -> bool {
-    ![FACADE_KEYSPACE, META_KEYSPACE].contains(&keyspace) && !OF_NODES.contains(&keyspace)
+    ![LOCKS_KEYSPACE, META_KEYSPACE].contains(&keyspace) && !OF_NODES.contains(&keyspace)
 }
 
 /// A table as a prepared statement names it: the keyspace, if it is known, and the name.

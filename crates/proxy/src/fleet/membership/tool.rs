@@ -38,7 +38,7 @@ pub fn found(
     replication: &Replication,
 ) -> Result<Founded, Failed> {
     let mut founded = Founded::default();
-    let keyspaces = [schema::META_KEYSPACE, schema::FACADE_KEYSPACE]
+    let keyspaces = [schema::META_KEYSPACE, schema::LOCKS_KEYSPACE]
         .map(|keyspace| schema::create_keyspace(keyspace, replication));
     for table in schema::tables() {
         match look(client, table)? {
@@ -148,7 +148,7 @@ pub fn replication(
     wanted: &Replication,
     is_there: bool,
 ) -> Result<Replication, Failed> {
-    for keyspace in [schema::META_KEYSPACE, schema::FACADE_KEYSPACE] {
+    for keyspace in [schema::META_KEYSPACE, schema::LOCKS_KEYSPACE] {
         let text = format!(
             "SELECT replication FROM system_schema.keyspaces WHERE keyspace_name = '{keyspace}'"
         );

@@ -1,15 +1,15 @@
-//! Several locks at once: all or none.
+//! Batches on locks: all of them or none.
 //!
-//! They are asked for one after the other, in an order that is the same for everybody (by shard,
-//! then name), so that two who want the same locks never wait for each other. At the first that is
-//! refused, those that were granted are released, and when they are the answer is that lock's. What
-//! is left of `wait_ms` is for those that are still to come.
+//! A batch asks for its locks one after the other, in the same order everywhere (by shard, then by
+//! name), so that two batches on the same locks never wait for each other. If a lock is refused,
+//! the batch releases the locks that it got, and then answers with that lock. Each lock may wait
+//! for the rest of `wait_ms`.
 //!
-//! This must never release what its owner held before: such a lock is refused, as it is when it is
-//! asked for alone. Nor may it say that all are held when the first of them may be over by then, or
-//! that none is held while one of them may be.
+//! A batch must never release a lock that its owner held before: such a lock is refused, as it
+//! would be alone. Nor may it say that all are held when the first may have expired, or that none
+//! is held while one may be.
 //!
-//! A batch that releases does so one by one, and tells of each.
+//! A batch of releases makes them one by one, and its answer has each outcome.
 
 pub(super) mod state;
 
@@ -32,12 +32,12 @@ use crate::locks::request::LockRequest;
 use crate::locks::request::Operation;
 use crate::locks::validation::{form, question};
 
-/// Batches on locks that are under way on a core.
+/// Most batches on locks under way on a core.
 const BATCHES_MAX: usize = 16_384;
-/// Limit for one role.
+/// Most batches of one role.
 const BATCHES_PER_ROLE: usize = BATCHES_MAX / 2;
 
-/// Begins a batch. It is answered once.
+/// Begins a batch, which gets one answer.
 pub(super) fn begin(
     core: &mut Core,
     io: &mut Io,
@@ -90,7 +90,7 @@ fn order(part: &Part) -> (u8, &[u8]) {
     (shard_of(&part.question.name), &part.question.name)
 }
 
-/// Asks for the lock whose turn it is.
+/// Asks for the next lock.
 fn ask_next(core: &mut Core, io: &mut Io, batch: u32) {
     let Some(found) = core.fleet.locks.batches.get(batch as usize) else { return };
     let waited_ms = (io.now_ns().saturating_sub(found.began_ns) / 1_000_000) as u32;
@@ -105,7 +105,7 @@ fn ask_next(core: &mut Core, io: &mut Io, batch: u32) {
         other => other,
     };
     let (asker, place) = (found.asker.clone(), found.next);
-    // The batch may be gone by the time that this returns.
+    // The batch may have ended when this returns.
     let (name, owner) = (part.question.name.clone(), part.question.owner.clone());
     let (table, namespace) = (part.question.table, part.question.namespace);
     let question = LockRequest { table, namespace, operation, name: &name, owner: &owner };
@@ -113,7 +113,7 @@ fn ask_next(core: &mut Core, io: &mut Io, batch: u32) {
     dispatch::ask_for(core, io, &asker, &question, form);
 }
 
-/// The outcome for one lock.
+/// Takes in the outcome for one lock.
 pub(super) fn take_outcome(
     core: &mut Core,
     io: &mut Io,
@@ -136,7 +136,7 @@ pub(super) fn take_outcome(
     }
 }
 
-/// Answers a batch whose outcomes are all known. If one lock was refused, or granted too late,
+/// Answers a batch whose outcomes are all known. If a lock was refused or granted too late,
 /// releases the others first.
 fn finish(core: &mut Core, io: &mut Io, batch: u32) {
     let now_ns = io.now_ns();
@@ -149,7 +149,7 @@ fn finish(core: &mut Core, io: &mut Io, batch: u32) {
     }
     let granted: Vec<(Owned, i64)> = found.parts.iter().filter_map(Part::granted).collect();
     let asker = found.asker.clone();
-    // One more than there are: an answer may come at once, and all are to be asked for first.
+    // The count is one too high, because an answer may come before all releases are sent.
     found.back = Some(Back { failed, left: granted.len() + 1, is_unsure: false });
     for (lock, fence) in granted {
         give_back(core, io, &asker, &lock, fence, AnswerKind::Back(batch));
@@ -186,8 +186,8 @@ fn give_back(
     dispatch::ask_for(core, io, asker, &lock.borrow(Operation::GiveBack { fence }), form);
 }
 
-/// One of the locks of a batch that is refused was released, or is not held any more, or nobody
-/// knows.
+/// Notes the release of one lock of a refused batch. The lock may have expired, or the outcome may
+/// be unknown.
 pub(super) fn given_back(core: &mut Core, io: &mut Io, batch: u32, verdict: Verdict) {
     let Some(found) = core.fleet.locks.batches.get_mut(batch as usize) else { return };
     let Some(back) = &mut found.back else { return };
@@ -198,7 +198,7 @@ pub(super) fn given_back(core: &mut Core, io: &mut Io, batch: u32, verdict: Verd
     }
 }
 
-/// A batch is over.
+/// Removes a batch.
 fn end(core: &mut Core, batch: u32) -> Option<Batch> {
     let batch = core.fleet.locks.batches.try_remove(batch as usize)?;
     if let Some(count) = core.fleet.locks.batches_by_role.get_mut(&batch.asker.role) {
@@ -210,7 +210,7 @@ fn end(core: &mut Core, batch: u32) -> Option<Batch> {
     Some(batch)
 }
 
-/// Answers the client, if it is there.
+/// Answers the client, unless it has left.
 fn answer(core: &mut Core, io: &mut Io, batch: u32) {
     let Some(batch) = end(core, batch) else { return };
     let failed = batch.back.as_ref().and_then(|back| batch.parts.get(back.failed?));
@@ -266,10 +266,10 @@ fn write_rows(out: &mut Vec<u8>, batch: &Batch, failed: Option<&Part>) {
     rows::conditional(out, table, rows);
 }
 
-/// The client that began a batch is gone. What is granted yet is released; what is still asked for
-/// is, when it is granted.
+/// Abandons a batch whose client has left. Granted locks are released at once, and the lock that
+/// the batch waits for is released once it is granted.
 pub(crate) fn abandon(core: &mut Core, io: &mut Io, batch: u32) {
-    // One whose locks are being released ends when they are, so that its number is nobody else's
+    // A batch that releases its locks ends after that, so that no other batch gets its number
     // before.
     if core.fleet.locks.batches.get(batch as usize).is_none_or(|found| found.back.is_some()) {
         return;

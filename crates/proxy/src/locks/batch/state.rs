@@ -1,4 +1,4 @@
-//! A batch on locks that is under way.
+//! State of a batch on locks.
 
 use shunt_language::lock_tables::Table;
 use shunt_locks::Ticket;
@@ -17,7 +17,7 @@ pub(in crate::locks) struct Part {
 }
 
 impl Part {
-    /// The lock with its fence, if it was granted to this batch.
+    /// The lock with its fence, if this batch got it.
     pub(in crate::locks) fn granted(&self) -> Option<(Owned, i64)> {
         let Some(Known { verdict: Verdict::Granted, holder: Some((_, _, fence, _)), .. }) =
             &self.outcome
@@ -29,7 +29,7 @@ impl Part {
     }
 }
 
-/// A question that outlives the message it came in.
+/// A request that outlives the message that it came in.
 #[derive(Clone)]
 pub(in crate::locks) struct Owned {
     pub(in crate::locks) table: Table,
@@ -59,27 +59,27 @@ pub(in crate::locks) struct Known {
     pub(in crate::locks) at_ns: u64,
 }
 
-/// A batch under way.
+/// A batch that is under way.
 pub(in crate::locks) struct Batch {
     pub(in crate::locks) parts: Vec<Part>,
-    /// The part that is being asked for.
+    /// The part whose lock the batch asks for.
     pub(in crate::locks) next: usize,
     pub(in crate::locks) asker: Asker,
-    /// The client's request; it is gone when the client is.
+    /// The client's request; `None` once the client has left.
     pub(in crate::locks) ticket: Ticket,
-    /// The request for the part whose turn it is.
+    /// The request for the current part.
     pub(in crate::locks) asked: Option<Ticket>,
     pub(in crate::locks) began_ns: u64,
-    /// Set once its locks are being released, because not all were granted or not in time.
+    /// The releases, if not all locks were granted in time.
     pub(in crate::locks) back: Option<Back>,
 }
 
-/// Locks that are released before a batch is refused.
+/// Releases of a batch that will be refused.
 pub(in crate::locks) struct Back {
-    /// The part that the answer is about; `None`: it took too long.
+    /// The part that the answer names; `None` if the batch took too long.
     pub(in crate::locks) failed: Option<usize>,
-    /// Releases whose outcome is not known yet.
+    /// Number of releases without an outcome.
     pub(in crate::locks) left: usize,
-    /// The outcome of one release is unknown.
+    /// True if the outcome of a release is unknown.
     pub(in crate::locks) is_unsure: bool,
 }

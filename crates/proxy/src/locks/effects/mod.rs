@@ -1,8 +1,7 @@
-//! Effects of a core's locks, until they are performed: answers to requests, rows to be written,
-//! partitions to be read.
+//! Queue of the effects of a core's locks: answers to requests, rows to write, partitions to read.
 //!
-//! [`perform`] carries them out when the event that they came of is over. The buffers keep their
-//! room, so that nothing is allocated for a lock once they have grown.
+//! [`perform`] performs them when the event that caused them is over. The buffers keep their room,
+//! so that a lock allocates nothing once they have grown.
 
 pub(crate) mod perform;
 
@@ -11,25 +10,25 @@ use shunt_wire::cql::message::put;
 
 use crate::locks::reply::{Held, Reply, Verdict};
 
-/// A row to be written: its values as they are bound, in the order of the statement.
+/// A row to write: its values in the order of the statement.
 #[derive(Clone, Copy, Debug)]
 struct RowOut {
     id: WriteId,
     timestamp_us: i64,
     is_release: bool,
-    /// Ends of its values, and of the role behind them.
+    /// Ends of the values, and of the role behind them.
     ends: (usize, usize),
 }
 
-/// A row to be written, as others read it.
+/// A row to write, as other modules see it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RowWrite<'a> {
-    /// The request that waits.
+    /// The request that waits for the write.
     pub(crate) id: WriteId,
     pub(crate) timestamp_us: i64,
     /// [`ROW_VALUES`] values.
     pub(crate) values: &'a [u8],
-    /// The role that a free row counts for, and whether a client asked for the release.
+    /// Role that a free row counts for, and whether a client asked for the release.
     pub(crate) role: &'a [u8],
     pub(crate) is_release: bool,
 }
@@ -40,7 +39,7 @@ struct ReplyOut {
     verdict: Verdict,
     holder: Option<(Mode, i64, u32)>,
     waiters: u32,
-    /// End of the owner's text.
+    /// End of the text of the owner.
     end: usize,
 }
 
@@ -54,7 +53,7 @@ pub(crate) struct Effects {
     pub(crate) loads: Vec<LoadId>,
 }
 
-/// Values of a row.
+/// Number of values of a row.
 pub(crate) const ROW_VALUES: u16 = 8;
 
 impl Effects {
@@ -82,12 +81,12 @@ impl Effects {
         })
     }
 
-    /// Number of rows to be written.
+    /// Number of rows to write.
     pub(crate) fn rows_count(&self) -> usize {
         self.rows.len()
     }
 
-    /// The rows to be written, in order.
+    /// The rows to write, in order.
     pub(crate) fn rows(&self) -> impl Iterator<Item = RowWrite<'_>> {
         let starts = std::iter::once(0).chain(self.rows.iter().map(|row| row.ends.1));
         self.rows.iter().zip(starts).map(|(out, start)| {

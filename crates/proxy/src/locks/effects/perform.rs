@@ -7,7 +7,7 @@ use crate::core::Core;
 use crate::locks::reply::{Reply, Verdict};
 use crate::locks::{dispatch, keeper, listing, permission, rows};
 
-/// The timer went off: requests are made again, and holds, waits and writes end whose time is over.
+/// Handles the timer: repeats requests, and ends holds, waits and writes whose time is over.
 pub(crate) fn due(core: &mut Core, io: &mut Io) {
     core.fleet.locks.wakes.passed(io.now_ns());
     permission::due(core, io);
@@ -15,7 +15,7 @@ pub(crate) fn due(core: &mut Core, io: &mut Io) {
     keeper::due(core, io);
 }
 
-/// Empties the effects. What is done may want more done, which is for the next call.
+/// Performs all queued effects. Further effects that they cause are left for the next call.
 #[cold]
 pub(crate) fn perform(core: &mut Core, io: &mut Io) {
     let mut effects = std::mem::take(&mut core.fleet.locks.effects);
@@ -39,7 +39,7 @@ pub(crate) fn perform(core: &mut Core, io: &mut Io) {
     }
 }
 
-/// Answers with all who hold a lock or wait for it.
+/// Answers with all holders of a lock and all requests that wait for it.
 fn list(
     core: &mut Core,
     io: &mut Io,
@@ -54,7 +54,7 @@ fn list(
     let now = keeper::now(io);
     let (table, _) = core.fleet.locks.table();
     if fast != Some(false) && table.is_memory_unknown(now, name) {
-        // A list without its holder would say that nobody has it.
+        // A list without the holder would show the lock as free.
         dispatch::answered(core, io, ticket, &Verdict::NotServed(NotServed::Grace).into());
         return;
     }

@@ -1,9 +1,9 @@
-//! Free rows that could not be sent, until they are: a lock whose free row is lost is held for the
-//! shard's next owner, for a whole TTL.
+//! Backlog of free rows that could not be sent. If a free row is lost, the shard's next owner takes
+//! the lock as held for a whole TTL.
 //!
-//! The number and bytes of these rows have a limit, and each role has half of it. At the limit, no
-//! durable lock is released ([`super::keeper`]): else a role that takes and releases locks faster
-//! than rows can be written would leave holds behind that nobody has.
+//! The backlog has a limit in number and bytes, and each role has half of it. At the limit, no
+//! durable lock is released ([`super::keeper`]). Otherwise a role that takes and releases locks
+//! faster than nodes write rows would leave behind holds that nobody has.
 //!
 //! The limit must never:
 //! - lose the row of a release that was admitted;
@@ -14,14 +14,13 @@ use std::sync::Arc;
 
 use crate::locks::effects::RowWrite;
 
-/// Rows that are kept.
+/// Most rows.
 const ROWS_MAX: usize = 32_768;
-/// Bytes of the rows that are kept.
+/// Most bytes of the rows.
 const BYTES_MAX: usize = 16 << 20;
-/// Parts of these limits of which a role's releases have half.
+/// Parts of these limits; the releases of a role have half of them.
 const PARTS: usize = 4;
-/// Parts for a role with its other rows: of holds whose time is over, and of holds that nobody
-/// wanted.
+/// Parts for the other rows of a role: of expired holds, and of holds that nobody wanted.
 const ROLE_PARTS: usize = 3;
 
 /// Number and bytes of rows.
@@ -32,14 +31,13 @@ struct Usage {
 }
 
 impl Usage {
-    /// True if there is room for so many more rows and another one, in some parts of the limits.
+    /// True if some parts of the limits have room for this many rows and one more.
     fn has_room(self, more: usize, parts: usize) -> bool {
         self.rows + more < ROWS_MAX / PARTS * parts && self.bytes < BYTES_MAX / PARTS * parts
     }
 }
 
-/// A row that waits: its timestamp, its values as [`RowWrite`] has them, and the role that it
-/// counts for.
+/// A waiting row: its timestamp, its values as in [`RowWrite`], and the role that it counts for.
 pub(in crate::locks) struct FreeRow {
     pub(in crate::locks) timestamp_us: i64,
     pub(in crate::locks) values: Box<[u8]>,
@@ -52,7 +50,7 @@ impl FreeRow {
     }
 }
 
-/// Rows, in the order in which they are sent.
+/// The rows, in the order in which they are sent.
 #[derive(Default)]
 pub(in crate::locks) struct Backlog {
     rows: VecDeque<FreeRow>,
@@ -61,7 +59,7 @@ pub(in crate::locks) struct Backlog {
 }
 
 impl Backlog {
-    /// True if there is room for so many more rows and that of a release by this role, whatever
+    /// True if there is room for this many rows and the row of a release by this role, whatever
     /// their names.
     pub(in crate::locks) fn has_room(&self, more: usize, role: &[u8]) -> bool {
         self.all.has_room(more, PARTS) && self.of_role(role).has_room(more, PARTS / 2)
@@ -71,8 +69,8 @@ impl Backlog {
         self.by_role.get(role).copied().unwrap_or_default()
     }
 
-    /// Keeps a row. That of a release always has room, which [`Self::has_room`] admitted. Another
-    /// is lost beyond the limit: that of a hold whose time was over, or of one that nobody wanted.
+    /// Keeps a row. The row of a release always has room, which [`Self::has_room`] checked. The row
+    /// of an expired hold, or of a hold that nobody wanted, is lost beyond the limit.
     pub(in crate::locks) fn keep(&mut self, row: &RowWrite<'_>) {
         let role = row.role;
         let has_room = self.all.has_room(0, PARTS) && self.of_role(role).has_room(0, ROLE_PARTS);
@@ -93,7 +91,7 @@ impl Backlog {
         }
     }
 
-    /// The row that has waited longest.
+    /// Takes the row that has waited longest.
     pub(in crate::locks) fn take(&mut self) -> Option<FreeRow> {
         let row = self.rows.pop_front()?;
         for usage in [Some(&mut self.all), self.by_role.get_mut(&row.role)].into_iter().flatten() {
@@ -109,14 +107,14 @@ impl Backlog {
         Some(row)
     }
 
-    /// The same is to be the next again.
+    /// Puts a row back in front.
     pub(in crate::locks) fn put_back(&mut self, row: FreeRow) {
         self.add(&row);
         self.rows.push_front(row);
     }
 }
 
-/// The partition, which is the first of a row's values.
+/// The partition, which is the first value of a row.
 pub(in crate::locks) fn bucket_of(values: &[u8]) -> Option<u16> {
     let value = values.get(4..8)?.try_into().ok()?;
     u16::try_from(i32::from_be_bytes(value)).ok()

@@ -1,5 +1,5 @@
-//! Rows of durable locks: written at QUORUM when a lock is granted or freed, read by partition when
-//! a shard is new.
+//! Rows of durable locks. A row is written at QUORUM when a lock is granted or freed. The rows of a
+//! partition are read when its shard is new.
 //!
 //! ADR 14 says what a row means and when it is written.
 
@@ -25,17 +25,17 @@ use shunt_wire::printable::printable_to;
 const WRITE: &str = "INSERT INTO shunt_meta.lock (bucket, name, slot, owner, role, mode, fence, ttl_ms) \
                      VALUES (?, ?, ?, ?, ?, ?, ?, ?)";
 const READ: &str = "SELECT name, slot, owner, role, fence, ttl_ms, WRITETIME(fence) FROM shunt_meta.lock WHERE bucket = ?";
-/// A role comes from a login, which is no longer.
+/// A role comes from a login, which cannot be longer.
 const ROLE_BYTES_MAX: usize = limits::HANDSHAKE_BYTES_MAX as usize - 1;
 /// Rows of one page of a partition.
 const PAGE_ROWS: i32 = 2_000;
 
-/// Free rows of the backlog that are sent when a free row was written: nodes that answer fast get
-/// more of them than a tick sends, and no answer costs more than these.
+/// Free rows of the backlog that are sent after a free row was written. Fast nodes thus get more of
+/// them than a tick sends, and no answer costs more than these.
 const SENT_PER_ANSWER: usize = 64;
 
-/// Writes a row. A free row that cannot be sent now is sent later: its lock would be held for the
-/// shard's next owner.
+/// Writes a row. A free row that cannot be sent now is sent later, because its lock would stay held
+/// for the shard's next owner.
 pub(super) fn write(core: &mut Core, io: &mut Io, row: &RowWrite<'_>) {
     if send(core, io, row.id, row.timestamp_us, row.values) {
         return;
@@ -58,8 +58,8 @@ fn send(core: &mut Core, io: &mut Io, id: WriteId, timestamp_us: i64, values: &[
     statements::ask::ask(core, io, Whose::Write(id), WRITE, values, &levels, None)
 }
 
-/// Sends up to so many free rows that could not be before. Late ones do no harm: whoever has been
-/// granted the lock since has a later row.
+/// Sends up to `max` free rows of the backlog. A late row does no harm: a later grant of the lock
+/// has a later row.
 fn send_unsent(core: &mut Core, io: &mut Io, max: usize) {
     for _ in 0..max {
         let Some(row) = core.fleet.locks.backlog.take() else { return };
@@ -74,7 +74,7 @@ fn send_unsent(core: &mut Core, io: &mut Io, max: usize) {
     }
 }
 
-/// Asks for rows of a partition, from its beginning or where a page ended.
+/// Sends a read of a partition, from its beginning or from the end of the last page.
 pub(super) fn ask(
     core: &mut Core,
     io: &mut Io,
@@ -89,19 +89,19 @@ pub(super) fn ask(
     statements::ask::ask(core, io, whose, READ, list.values(), &levels, Some(page))
 }
 
-/// Reads a partition for its locks, from its beginning or where a page ended.
+/// Reads a partition for its locks, from its beginning or from the end of the last page.
 pub(super) fn read_partition(core: &mut Core, io: &mut Io, load: LoadId, page: Option<&[u8]>) {
     let consistency = levels::quorum(core.fleet.locks.level);
     if !ask(core, io, Whose::Load(load), load.bucket, consistency, (PAGE_ROWS, page)) {
         match page {
-            // Whoever waits for it is answered in time by the locks themselves.
+            // The locks themselves answer the waiting requests in time.
             None => core.fleet.locks.unread.push(load),
             Some(_) => _ = keeper::load_failed(core, io, load),
         }
     }
 }
 
-/// Does what could not be sent: reads partitions, writes free rows.
+/// Repeats what could not be sent: reads of partitions, and writes of free rows.
 pub(crate) fn tick(core: &mut Core, io: &mut Io) {
     for load in std::mem::take(&mut core.fleet.locks.unread) {
         if is_awaited(core, load) {
@@ -115,10 +115,10 @@ fn is_awaited(core: &Core, load: LoadId) -> bool {
     core.fleet.locks.table.as_ref().is_some_and(|table| table.is_awaited(load))
 }
 
-/// The answer to a write.
+/// Takes in the answer to a write.
 pub(crate) fn written(core: &mut Core, io: &mut Io, id: WriteId, heard: &Heard<'_>) {
     if id == WriteId::UNWATCHED {
-        // After an error the nodes have until the next tick.
+        // After an error, nodes get no more rows until the next tick.
         if matches!(heard, Heard::Result(_)) {
             send_unsent(core, io, SENT_PER_ANSWER);
         }
@@ -126,9 +126,9 @@ pub(crate) fn written(core: &mut Core, io: &mut Io, id: WriteId, heard: &Heard<'
     }
     let written = match heard {
         Heard::Result(_) => Written::Acknowledged,
-        // The coordinator looks for enough replicas before it sends anything; and what cannot be
-        // understood or is not allowed is not begun. Had another node had it before, this would be
-        // a write timeout (`retry::failure`).
+        // A coordinator counts replicas before it sends anything, and does not begin what it cannot
+        // parse or does not allow. If another node had got the write before, this would be a write
+        // timeout (`retry::failure`).
         Heard::Error(error)
             if error.code == error_code::UNAVAILABLE || error.code >= error_code::SYNTAX_ERROR =>
         {
@@ -147,7 +147,7 @@ pub(crate) fn written(core: &mut Core, io: &mut Io, id: WriteId, heard: &Heard<'
     keeper::written(core, io, id, written);
 }
 
-/// A page of a partition.
+/// Takes in a page of a partition.
 pub(crate) fn loaded(core: &mut Core, io: &mut Io, load: LoadId, heard: &Heard<'_>) {
     match heard {
         Heard::Result(ResultMessage::Rows(rows)) => match decode(rows) {
@@ -203,11 +203,11 @@ fn tell_full(core: &Core, io: &Io, load: LoadId) {
     }
 }
 
-/// All rows of a page.
+/// Decodes all rows of a page.
 ///
 /// # Errors
-/// The name in the first row that is not as a proxy writes it. To leave out one row could be to
-/// grant a lock twice.
+/// The name in the first row that no proxy can have written. Without that row, a lock could be
+/// granted twice.
 pub(super) fn decode<'a>(rows: &Rows<'a>) -> Result<Vec<Row<'a>>, &'a [u8]> {
     let mut decoded = Vec::with_capacity(rows.row_count);
     for row in rows.rows() {
@@ -229,12 +229,11 @@ fn decode_row<'a>(row: &message::Row<'a>) -> Option<Row<'a>> {
     Some(Row { name, slot, owner, role, token, ttl_ms, timestamp_us })
 }
 
-/// Half of what a member can reach: whoever has read such a token, or written above such a
-/// timestamp, has as much left.
+/// Half of the highest value of a member. After a token or timestamp up to this, as much is left
+/// for later ones.
 const TIME_MAX_US: i64 = shunt_fleet::TIMESTAMP_MAX_US / 2;
 
-/// True if a proxy may have written a row. No holder's time is longer, and no token or timestamp
-/// higher, whatever its clock.
+/// True if a proxy can have written a row, with any clock.
 fn is_a_proxys(row: &Row<'_>) -> bool {
     let is_time = |time_us: i64| (0..=TIME_MAX_US).contains(&time_us);
     row.name.len() <= NAME_BYTES_MAX

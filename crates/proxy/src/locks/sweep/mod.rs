@@ -1,10 +1,10 @@
-//! Rows of durable locks that say nothing any more are deleted, slowly. Which they are
-//! [`shunt_locks::Unneeded`] says, and what may never be deleted.
+//! The sweep slowly deletes obsolete rows of durable locks. [`shunt_locks::Unneeded`] says which
+//! rows are obsolete, and which must never be deleted.
 //!
-//! Each core goes through the partitions of its shards that may have rows, a page at a time. A
-//! deletion that all replicas have is forgotten by them `gc_grace_seconds` later. Is it not known
-//! that all have it, a free row is written that says the same: a replica that has missed both, and
-//! is read when the others have forgotten, would bring the last holder back.
+//! Each core goes through the partitions of its shards that may have rows, a page at a time.
+//! Replicas forget a deletion `gc_grace_seconds` after it. Unless all replicas are known to have
+//! it, the sweep writes a free row that says the same. Otherwise a replica that missed both would
+//! bring the last holder back, once the others have forgotten.
 
 pub(crate) mod progress;
 
@@ -22,7 +22,7 @@ use crate::metrics::LockEvent;
 const DELETE: &str = "DELETE FROM shunt_meta.lock WHERE bucket = ? AND name = ?";
 const DELETE_SHARES: &str =
     "DELETE FROM shunt_meta.lock WHERE bucket = ? AND name = ? AND slot > ?";
-/// Pauses between two rounds of reading ahead, and after a partition that failed, in pages.
+/// Pauses in pages: between two rounds of reading ahead, and after a partition that failed.
 const AHEAD_PAGES: u64 = 10;
 /// Rows of a page.
 const PAGE_ROWS: i32 = 100;
@@ -30,7 +30,7 @@ const PAGE_ROWS: i32 = 100;
 /// Reads a page, if it is time.
 pub(crate) fn tick(core: &mut Core, io: &mut Io) {
     let (now, now_ns) = (keeper::now(io), io.now_ns());
-    // A row that is younger is likely to be overwritten: its lock's name is in use.
+    // A younger row is likely to be overwritten soon, because its lock is in use.
     let kept_ns = core.context.config.lock_rows_kept_ms * 1_000_000;
     if core.fleet.locks.level.is_none() || kept_ns == 0 {
         return;
@@ -47,7 +47,7 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io) {
         return;
     };
     let Some(known) = table.known(bucket) else {
-        // It is another's by now, or was read anew.
+        // The partition has another owner by now, or was read anew.
         sweep.go_on();
         return;
     };
@@ -58,8 +58,8 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io) {
     if page.is_none() {
         table.looks_for_rows(now, known);
     }
-    // From all replicas, which have the same rows then: were a deletion lost on one, it would have
-    // a free row, and no holder's.
+    // All replicas answer, so all of them have these rows. If one had lost the deletion, it would
+    // have a free row and no row of a holder.
     let is_sent =
         rows::ask(core, io, Whose::Sweep(known), known.bucket, Consistency::ALL, (PAGE_ROWS, at));
     let sweep = &mut core.fleet.locks.sweep;
@@ -69,9 +69,9 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io) {
     }
 }
 
-/// Reads the rows of the next partition for which nobody has asked since its shard is this core's,
-/// as for somebody who asks. What it has is not known before. One at a time: one may have very
-/// many.
+/// Reads ahead: loads the next partition that no request has asked for since this core owns its
+/// shard. Its content is not known before. Only one is read at a time, because it may have very
+/// many rows.
 fn read_ahead(core: &mut Core, io: &mut Io) {
     let (now, now_ns) = (keeper::now(io), io.now_ns());
     let LockKeeper { sweep, table, effects, .. } = &mut core.fleet.locks;
@@ -94,12 +94,12 @@ fn read_ahead(core: &mut Core, io: &mut Io) {
     ahead.begun = table.read_ahead(now, bucket, effects);
 }
 
-/// A page of a partition.
+/// Takes in a page of a partition.
 pub(crate) fn take_page(core: &mut Core, io: &mut Io, known: LoadId, heard: &Heard<'_>) {
     let sweep = &mut core.fleet.locks.sweep;
     sweep.is_reading = false;
     let Heard::Result(ResultMessage::Rows(found)) = heard else {
-        // The next partition, for this one may not be readable for long.
+        // Goes on with the next partition, because this one may be unreadable for long.
         sweep.go_on();
         sweep.next_ns = io.now_ns() + sweep.pace.rest_ns;
         core.fleet.locks.table().0.has_rows(known.bucket);
@@ -117,7 +117,7 @@ pub(crate) fn take_page(core: &mut Core, io: &mut Io, known: LoadId, heard: &Hea
     if core.context.config.lock_rows_kept_ms == 0 {
         return;
     }
-    // Who reads the partition for its locks tells of rows that no proxy wrote.
+    // The reads for locks log rows that no proxy wrote.
     let Ok(found) = rows::decode(found) else { return };
     for of_name in found.chunk_by(|one, other| one.name == other.name) {
         let Some(unneeded) = unneeded(core, io, known, of_name) else { continue };
@@ -132,7 +132,7 @@ pub(crate) fn take_page(core: &mut Core, io: &mut Io, known: LoadId, heard: &Hea
     }
 }
 
-/// The rows of one name that are worth a deletion.
+/// The rows of one name, if they are worth a deletion.
 fn unneeded(core: &Core, io: &mut Io, known: LoadId, rows: &[Row<'_>]) -> Option<Unneeded> {
     let newest_us = rows.iter().map(|row| row.timestamp_us).max()?;
     let now = keeper::now(io);
@@ -145,7 +145,7 @@ fn unneeded(core: &Core, io: &mut Io, known: LoadId, rows: &[Row<'_>]) -> Option
     let up_to_us = unneeded.up_to_us.min(old_us);
     let count =
         rows.iter().filter(|row| !row.slot.is_empty() && row.timestamp_us <= up_to_us).count();
-    // Above all that is deleted, and below all that stays.
+    // Above all rows that are deleted, and below all that stay.
     let free_us = unneeded.free_us.min(up_to_us + 1);
     (count >= locks.sweep.pace.shares_min).then_some(Unneeded { up_to_us, free_us, ..unneeded })
 }
@@ -183,7 +183,7 @@ fn delete(core: &mut Core, io: &mut Io, bucket: u16, name: &[u8], unneeded: Unne
     is_sent
 }
 
-/// The answer to a deletion.
+/// Takes in the answer to a deletion.
 pub(crate) fn deleted(core: &mut Core, io: &mut Io, key: u32, heard: &Heard<'_>) {
     let Some(Deleting { bucket, name, free_us }) =
         core.fleet.locks.sweep.deleting.try_remove(key as usize)
