@@ -17,7 +17,7 @@ pub mod aggregate;
 pub mod compression;
 pub mod control;
 pub mod envelopes;
-pub mod facade;
+pub mod lock_tables;
 pub mod fleet;
 pub mod http1;
 pub mod language;
@@ -69,7 +69,7 @@ pub const TARGETS: [Target; 26] = [
     Target { name: "statement", run: statement::run },
     Target { name: "types", run: types::run },
     Target { name: "language", run: language::run },
-    Target { name: "facade", run: facade::run },
+    Target { name: "lock_tables", run: lock_tables::run },
     Target { name: "transaction", run: transaction::run },
     Target { name: "fleet", run: fleet::run },
     Target { name: "locks", run: locks::run },

@@ -13,7 +13,7 @@ use shunt_wire::cql::message::{
 
 use crate::written;
 
-mod facade;
+mod lock_tables;
 mod handover;
 mod fleet;
 mod http1;
@@ -54,7 +54,7 @@ pub fn seeds() -> Vec<Seed> {
     language::language(&mut add);
     language::values(&mut add);
     records::records(&mut add);
-    facade::facade(&mut add);
+    lock_tables::lock_tables(&mut add);
     handover::control(&mut add);
     handover::moving(&mut add);
     transaction::transaction(&mut add);

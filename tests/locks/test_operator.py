@@ -454,7 +454,7 @@ def test_a_doctor_looks_at_the_ring_and_the_fleet(fleet):
     until(nodes_agree, "nodes agree on the schema", told=lambda: found)
     code, lines = found
     assert of(lines, "members") == [("ok", "3 live")] and [level for level, _ in of(lines, "clock")] == ["ok"] * len(of(lines, "clock"))
-    assert of(lines, "facades") == [("ok", "its tables have no rows")] and of(lines, "level") == [("ok", "SERIAL")]
+    assert of(lines, "lock_tables") == [("ok", "its tables have no rows")] and of(lines, "level") == [("ok", "SERIAL")]
     replicas = "ok" if fleet.replicas >= 3 else "warning"
     assert [level for level, _ in of(lines, "replicas")] == [replicas]
     assert all(line["advice"] for line in lines if line["level"] != "ok"), "what to do is said"
@@ -474,8 +474,8 @@ def test_a_doctor_finds_rows_where_none_may_be_and_what_is_not_there(fleet):
     direct.execute("INSERT INTO shunt.fast_locks (name, owner) VALUES ('stray', 'somebody')")
     try:
         code, lines = doctor(node, "--name", fleet.name)
-        assert code == 2 and [level for level, _ in of(lines, "facades")] == ["error"], lines
-        assert next(line for line in lines if line["check"] == "facades")["of"] == "shunt.fast_locks"
+        assert code == 2 and [level for level, _ in of(lines, "lock_tables")] == ["error"], lines
+        assert next(line for line in lines if line["check"] == "lock_tables")["of"] == "shunt.fast_locks"
     finally:
         direct.execute("TRUNCATE shunt.fast_locks")
         direct.cluster.shutdown()

@@ -111,7 +111,7 @@ fn look(doctor: &Doctor, client: &mut Client, report: &mut Report) -> Result<(),
     keyspace(client, &fleet, report)?;
     layout::check(client, report)?;
     members(doctor, client, &fleet, report)?;
-    facades(client, report)
+    lock_tables(client, report)
 }
 
 /// Checks schema agreement, and reads the list of nodes.
@@ -468,7 +468,7 @@ fn silent(
 }
 
 /// Checks that the tables that clients see exist and are empty.
-fn facades(client: &mut Client, report: &mut Report) -> Result<(), Failed> {
+fn lock_tables(client: &mut Client, report: &mut Report) -> Result<(), Failed> {
     let (mut empty, all) = (0, LOCKS_TABLES.len());
     for statement in LOCKS_TABLES {
         let start = format!("CREATE TABLE IF NOT EXISTS {LOCKS_KEYSPACE}.");
@@ -479,7 +479,7 @@ fn facades(client: &mut Client, report: &mut Report) -> Result<(), Failed> {
         let table = format!("{LOCKS_KEYSPACE}.{name}");
         if let There::Anothers(why) = tool::look(client, statement)? {
             report.error(
-                "facades",
+                "lock_tables",
                 &table,
                 &why,
                 "rename it, or drop it if it is not needed; then run `shunt fleet init` again",
@@ -498,7 +498,7 @@ fn facades(client: &mut Client, report: &mut Report) -> Result<(), Failed> {
                     "find out who writes to it past the proxies, take MODIFY from that role, and TRUNCATE {table} at a node"
                 );
                 report.error(
-                    "facades",
+                    "lock_tables",
                     &table,
                     "it has a row, which looks like a lock but has no holder",
                     &advice,
@@ -512,13 +512,13 @@ fn facades(client: &mut Client, report: &mut Report) -> Result<(), Failed> {
                 } else {
                     "check which nodes are down, and whether the role may read shunt"
                 };
-                report.error("facades", &table, &failed.message, advice);
+                report.error("lock_tables", &table, &failed.message, advice);
             }
             Err(failed) => return Err(failed),
         }
     }
     if empty == all {
-        report.ok("facades", LOCKS_KEYSPACE, "its tables have no rows");
+        report.ok("lock_tables", LOCKS_KEYSPACE, "its tables have no rows");
     }
     Ok(())
 }

@@ -69,8 +69,8 @@ fn language() {
 }
 
 #[test]
-fn facade() {
-    fuzz("facade");
+fn lock_tables() {
+    fuzz("lock_tables");
 }
 
 #[test]

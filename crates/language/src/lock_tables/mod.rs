@@ -32,7 +32,7 @@ mod schema;
 mod tests;
 
 pub use bind::{Asked, Request};
-pub use read::{is_facade, of_parsed, parse};
+pub use read::{find_table, of_parsed, parse};
 pub use schema::may_change;
 
 use crate::error::InvalidRequest;

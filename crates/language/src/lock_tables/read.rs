@@ -10,8 +10,8 @@ use crate::ast::{
 };
 use crate::error::InvalidRequest;
 
-/// The facade table with this name, if any; `keyspace` is the session's, for names without one.
-pub fn is_facade(name: &QualifiedName, keyspace: Option<&str>) -> Option<Table> {
+/// Returns the lock table with this name, if there is one; `keyspace` is the session's, for names without one.
+pub fn find_table(name: &QualifiedName, keyspace: Option<&str>) -> Option<Table> {
     if name.keyspace.as_deref().or(keyspace) != Some(KEYSPACE) {
         return None;
     }
@@ -38,11 +38,11 @@ pub fn of_parsed(
     keyspace: Option<&str>,
 ) -> Result<Option<Statement>, InvalidRequest> {
     let singles = match &parsed.statement {
-        ast::Statement::Select(select) => match is_facade(&select.table, keyspace) {
+        ast::Statement::Select(select) => match find_table(&select.table, keyspace) {
             Some(table) => vec![read_select(table, select)?],
             None => return Ok(None),
         },
-        ast::Statement::Mutation(mutation) => match is_facade(mutation.table(), keyspace) {
+        ast::Statement::Mutation(mutation) => match find_table(mutation.table(), keyspace) {
             Some(table) => vec![read_mutation(table, mutation)?],
             None => return Ok(None),
         },
@@ -50,7 +50,7 @@ pub fn of_parsed(
             Some(singles) => singles,
             None => return Ok(None),
         },
-        ast::Statement::Truncate(name) if is_facade(name, keyspace).is_some() => {
+        ast::Statement::Truncate(name) if find_table(name, keyspace).is_some() => {
             return Err(refuse(
                 "the tables of shunt have no rows to TRUNCATE; release locks by DELETE",
             ));
@@ -77,7 +77,7 @@ fn read_batch(
     keyspace: Option<&str>,
 ) -> Result<Option<Vec<Single>>, InvalidRequest> {
     let tables: Vec<_> =
-        batch.mutations.iter().map(|mutation| is_facade(mutation.table(), keyspace)).collect();
+        batch.mutations.iter().map(|mutation| find_table(mutation.table(), keyspace)).collect();
     if tables.iter().all(Option::is_none) {
         return Ok(None);
     }

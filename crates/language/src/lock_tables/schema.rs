@@ -1,7 +1,7 @@
 //! Changes of the schema that would remove or alter the tables: refused, because clients'
 //! statements are parsed and answered for the tables as created by `shunt fleet init`.
 
-use super::{KEYSPACE, Table, is_facade};
+use super::{KEYSPACE, Table, find_table};
 use crate::ast::{DropKind, QualifiedName, SchemaStatement};
 use crate::error::InvalidRequest;
 use crate::lexer::{self, Kind, Token};
@@ -18,7 +18,7 @@ pub(super) fn refusal(
             name.keyspace.as_deref().or(keyspace) == Some(KEYSPACE) && name.name == RULES;
         let (table, advice) = match is_of_rules {
             true => (RULES, OF_RULES),
-            false => (is_facade(name, keyspace)?.name(), advice),
+            false => (find_table(name, keyspace)?.name(), advice),
         };
         Some(InvalidRequest::new(format!("{what} {KEYSPACE}.{table} is refused: {advice}")))
     };

@@ -1,7 +1,7 @@
 //! Seeds of statements on locks: each form, with literals and with values.
 
 use super::Add;
-use crate::facade::TABLES;
+use crate::lock_tables::TABLES;
 
 const FORMS: [(&str, &str); 10] = [
     ("try", "INSERT INTO shunt.{} (name, owner) VALUES ('n', 'o') IF NOT EXISTS USING TTL 20"),
@@ -52,7 +52,7 @@ const CHANGES: [(&str, &str); 13] = [
 ];
 
 /// Texts followed by values.
-pub(super) fn facade(add: Add<'_>) {
+pub(super) fn lock_tables(add: Add<'_>) {
     for (name, form) in FORMS {
         for table in TABLES {
             let mut input = form.replacen("{}", table.name(), 1).into_bytes();
@@ -61,7 +61,7 @@ pub(super) fn facade(add: Add<'_>) {
                 input.push(value.len() as u8);
                 input.extend_from_slice(value);
             }
-            add("facade", &format!("{name}_{}", table.name()), input);
+            add("lock_tables", &format!("{name}_{}", table.name()), input);
         }
     }
     let child = |name: &str| {
@@ -70,9 +70,9 @@ pub(super) fn facade(add: Add<'_>) {
         )
     };
     let batch = format!("BEGIN BATCH {}; {}; APPLY BATCH", child("a"), child("b"));
-    add("facade", "batch", batch.into_bytes());
-    add("facade", "truncate", b"TRUNCATE TABLE shunt.locks".to_vec());
+    add("lock_tables", "batch", batch.into_bytes());
+    add("lock_tables", "truncate", b"TRUNCATE TABLE shunt.locks".to_vec());
     for (name, text) in CHANGES {
-        add("facade", name, text.as_bytes().to_vec());
+        add("lock_tables", name, text.as_bytes().to_vec());
     }
 }
