@@ -10,7 +10,8 @@ use crate::ast::{
 };
 use crate::error::InvalidRequest;
 
-/// Returns the lock table with this name, if there is one; `keyspace` is the session's, for names without one.
+/// Returns the lock table with this name, if there is one; `keyspace` is the session's, for names
+/// without one.
 pub fn find_table(name: &QualifiedName, keyspace: Option<&str>) -> Option<Table> {
     if name.keyspace.as_deref().or(keyspace) != Some(KEYSPACE) {
         return None;

@@ -1,4 +1,4 @@
-//! How far this proxy's wall clock is behind the nodes' clocks.
+//! The distance by which this proxy's wall clock is behind the nodes' clocks.
 //!
 //! Writes of transactions have timestamps of this proxy's wall clock. If that clock is behind, rows
 //! that an ordinary client wrote before, by a right clock, hide them. So each core asks nodes for
@@ -38,7 +38,7 @@ pub(crate) fn is_lasting_refusal(message: &str) -> bool {
     LASTING.iter().any(|beginning| message.starts_with(beginning))
 }
 
-/// A core's view of its clock, as the log and the metrics show it.
+/// State of a core's clock, for the log and the metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Standing {
     /// The core decides transactions that write.
@@ -50,7 +50,7 @@ enum Standing {
     Unmeasured,
 }
 
-/// The owner of what a core knows of the nodes' clocks.
+/// The owner of a core's knowledge of the nodes' clocks.
 #[derive(Default)]
 pub(crate) struct NodeClocks {
     estimate: Estimate,
@@ -58,7 +58,7 @@ pub(crate) struct NodeClocks {
     standing: Standing,
     /// Time at which the core first found that it knows no node's time.
     unmeasured_ns: Option<u64>,
-    /// A test leaves out that the clock is compared.
+    /// True if a test leaves out the comparison of clocks.
     #[cfg(feature = "weakened")]
     pub(crate) is_left_out: bool,
 }
@@ -77,7 +77,7 @@ impl NodeClocks {
         if self.is_left_out() { 0 } else { self.turns.room(now_ns) }
     }
 
-    /// A node that was asked at this time has told its time, or has not.
+    /// Notes whether a node that was asked at this time has answered.
     fn learn(&mut self, node: NodeId, sent_ns: u64, sample: Option<Sample>) {
         self.turns.close(node, sent_ns);
         sample.into_iter().for_each(|sample| self.estimate.learn(sample));
@@ -131,7 +131,7 @@ impl NodeClocks {
         (u64::try_from(behind_us.unwrap_or(0)).unwrap_or(0), before)
     }
 
-    /// Why this core decides nothing now that writes. `None`: it may.
+    /// Reason why this core now decides nothing that writes, if there is one.
     pub(crate) fn refusal(&self, now: Now) -> Option<Fault> {
         if self.is_left_out() {
             return None;
@@ -167,7 +167,7 @@ mod tests {
     use super::*;
     use crate::limits::{CLOCK_KEPT_NS, SECOND_NS};
 
-    /// Counts lines of the log.
+    /// Counts the lines of the log.
     struct Lines(Arc<AtomicUsize>);
 
     impl Subscriber for Lines {

@@ -6,8 +6,8 @@ use shunt_reactor::Io;
 use shunt_topology::Node;
 use shunt_wire::cql::message::Consistency;
 
-/// The quorum at which rows of a fleet are read and written; none: that of a fleet whose level is
-/// unknown.
+/// The quorum of the fleet's reads and writes. `None` stands for the level of a fleet that is not
+/// known.
 pub(crate) fn quorum(level: Option<Level>) -> Consistency {
     match level {
         Some(Level::LocalSerial) => Consistency::LOCAL_QUORUM,
@@ -15,8 +15,8 @@ pub(crate) fn quorum(level: Option<Level>) -> Consistency {
     }
 }
 
-/// The consistency that meets both, while nobody knows which of them the fleet writes at. In a ring
-/// of one datacentre they are the same.
+/// A consistency that meets both levels while the fleet's level is not known. In a ring of one
+/// datacentre the two are the same.
 pub(crate) fn unknown_quorum(nodes: &[Node]) -> Consistency {
     match nodes.windows(2).all(|pair| pair[0].datacentre == pair[1].datacentre) {
         true => Consistency::QUORUM,
@@ -32,9 +32,9 @@ pub(crate) fn serial(level: Option<Level>) -> Consistency {
     }
 }
 
-/// Both clocks, read anew. If this process were stopped within a turn, for longer than its lease
-/// and the longest TTL, the time at which the turn began would grant a lock in memory, or show a
-/// lease, that is over.
+/// Reads both clocks anew. If the process was stopped within a turn, for longer than its lease and
+/// the longest TTL, the time at the start of the turn could show a lease that is over, or grant a
+/// lock in memory whose time is over.
 pub(crate) fn now(io: &mut Io) -> Now {
     Now { boot_ns: io.read_clock_ns(), wall_us: io.wall_us() }
 }

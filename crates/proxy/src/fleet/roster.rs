@@ -1,10 +1,8 @@
-//! The fleet as drivers are shown it: the proxies that are live, and what is different when another
-//! list of them comes.
+//! The fleet as drivers see it: the live proxies, and the differences between two lists of them.
 //!
-//! A list is built by whoever follows the membership and reaches every core whole, by mail, as the
-//! routing table does. It is immutable. Reads of `system.peers` are answered from it
-//! (`answers/peers.rs`), and clients hear of the difference between two of them
-//! (`client/announce.rs`). Nothing here is touched per query.
+//! The membership builds a list, and every core gets it whole by mail, like the routing table. It
+//! never changes. The core answers reads of `system.peers` from it (`answers/peers.rs`), and tells
+//! clients the differences between two lists (`client/announce.rs`). No query touches it.
 
 use std::net::SocketAddr;
 
@@ -16,7 +14,7 @@ pub struct Member {
     /// Address that drivers connect to, from [`crate::config::Config::member_address`] of that
     /// proxy.
     pub address: SocketAddr,
-    /// This start of it; another one each time.
+    /// Id of the process; a restart has another one.
     pub incarnation: [u8; 16],
 }
 
@@ -31,18 +29,19 @@ impl Member {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fleet {
     own: Member,
-    /// In order, so that those of one address stand together. None at the own address.
+    /// The members in order, so that those of one address are neighbours. None has this proxy's
+    /// address.
     others: Box<[Member]>,
 }
 
 impl Fleet {
-    /// The fleet of these members; `own` is this proxy's place among them. `None` if there is no
-    /// such place, or if no driver could connect to the address there.
+    /// Makes a list of these members; `own` is this proxy's index among them. Returns `None` if
+    /// there is no such index, or if no driver could connect to the address there.
     ///
-    /// Other members that no driver could connect to (the address is unspecified, the port 0) are
-    /// left out, and so are those at this proxy's own address, which are starts of it that the
-    /// fleet has not given up yet. Of more than [`limits::FLEET_MEMBERS_MAX`] the first by address
-    /// are kept.
+    /// The list leaves out members that no driver could connect to (unspecified address, or port
+    /// 0), and those with this proxy's own address, which are former processes that the fleet has
+    /// not given up yet. Of more than [`limits::FLEET_MEMBERS_MAX`], the first ones by address are
+    /// kept.
     #[must_use]
     pub fn new(members: Vec<Member>, own: usize) -> Option<Fleet> {
         let own = *members.get(own).filter(|own| own.is_reachable())?;
@@ -60,18 +59,18 @@ impl Fleet {
         &self.own
     }
 
-    /// Addresses of the other members, in order and each once: a proxy that was restarted is listed
-    /// twice until its earlier start is given up.
+    /// Addresses of the other members, in order and without repetition. A restarted proxy is listed
+    /// twice until the fleet gives its former process up.
     pub fn addresses(&self) -> impl Iterator<Item = SocketAddr> + '_ {
         self.hosts().map(|starts| starts[0].address)
     }
 
-    /// The members of each address; at least one.
+    /// The members at each address, at least one.
     fn hosts(&self) -> impl Iterator<Item = &[Member]> {
         self.others.chunk_by(|one, next| one.address == next.address)
     }
 
-    /// The members of this address.
+    /// The members at this address.
     fn at(&self, address: SocketAddr) -> &[Member] {
         let start = self.others.partition_point(|member| member.address < address);
         let here = &self.others[start..];
@@ -79,20 +78,19 @@ impl Fleet {
     }
 }
 
-/// A difference between two lists, for somebody who goes by addresses.
+/// A difference between two lists, for clients that know hosts by their addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// No member had this address.
+    /// A new address.
     Joined(SocketAddr),
-    /// Another start of the proxy that was there already.
+    /// A restart of the proxy at a known address.
     Restarted(SocketAddr),
-    /// No member has this address any more.
+    /// An address without a member.
     Left(SocketAddr),
 }
 
-/// The differences for somebody who was told of `before` (`None`: of no other proxy) and is to know
-/// `now`. Those who left come last, so that nobody sees fewer hosts in between than before or
-/// after.
+/// The differences for a client that knows `before` (`None`: no other proxy). Departures come last,
+/// so that no client sees fewer hosts in between than before or after.
 pub(crate) fn changes(before: Option<&Fleet>, now: &Fleet) -> Vec<Change> {
     let mut changes = Vec::new();
     for starts in now.hosts() {

@@ -1,7 +1,7 @@
 //! Messages between proxies of a fleet, changed at random, from a sender that is no proxy:
 //! mutations must not end a core, take a lock from its holder, or leave anything behind. The
-//! decoders themselves have fuzz targets (requests, lock_tables); this tests what the proxy does with
-//! the decoded values. `SHUNT_HOP_SEED` makes another run, `SHUNT_HOP_ROUNDS` a longer one.
+//! decoders themselves have fuzz targets (requests, lock_tables); this tests what the proxy does
+//! with the decoded values. `SHUNT_HOP_SEED` makes another run, `SHUNT_HOP_ROUNDS` a longer one.
 
 use shunt_proxy::config::Secret;
 use shunt_reactor::sim::{MILLISECOND, SECOND};

@@ -1,11 +1,11 @@
-//! The nodes' time, estimated from their answers by the clock that never goes back. Without I/O.
+//! Estimate of the nodes' time from their answers, by the clock that never goes back. Without I/O.
 //!
-//! A node has read its clock at some time between question and answer. Taken as read when the
-//! answer came, the node's time is never overestimated, and underestimated by the round trip at
-//! most. So a proxy is never taken to be further behind than it is. An answer that took longer than
-//! [`CLOCK_ROUND_TRIP_MAX_NS`] only raises what is known of its node.
+//! A node reads its clock between the question and the answer. We take the time as read when the
+//! answer came. So the node's time is never overestimated, and is underestimated by the round trip
+//! at most, and no proxy seems further behind than it is. An answer that took longer than
+//! [`CLOCK_ROUND_TRIP_MAX_NS`] can only raise the estimate for its node.
 //!
-//! Answers count to the node that was asked, whatever they call it.
+//! An answer counts for the node that was asked, whatever name it gives itself.
 //!
 //! The estimate is the nodes' median, of two nodes the one that is behind: one node's wrong clock
 //! makes no proxy look behind, unless there is no other node. It rests on the clock that never goes

@@ -1,4 +1,4 @@
-//! Nodes are asked for their time, as [`super::turns`] says, and their answers taken.
+//! Questions to nodes for their time, in the order of [`super::turns`], and their answers.
 
 use shunt_language::functions::time_of_timeuuid_us;
 use shunt_locks::Now;
@@ -12,7 +12,7 @@ use crate::fleet::statements::{Heard, Whose, ask};
 
 const QUESTION: &str = "SELECT now() FROM system.local";
 
-/// Asks nodes for their time if that is due, and shows how far behind the clock is.
+/// Asks nodes for their time if it is due, and publishes how far behind the clock is.
 pub(crate) fn tick(core: &mut Core, io: &mut Io) {
     if core.context.config.fleet.is_none() {
         return;
@@ -26,7 +26,7 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io) {
     }
 }
 
-/// Asks so many nodes. One that has no link now is asked by a later tick.
+/// Asks this many nodes. A node without a link is asked at a later tick.
 fn ask_nodes(core: &mut Core, io: &mut Io, now_ns: u64, room: usize) {
     let Some(cluster) = core.router.cluster.clone() else { return };
     let nodes = cluster.routing.local_nodes();
@@ -40,7 +40,7 @@ fn ask_nodes(core: &mut Core, io: &mut Io, now_ns: u64, room: usize) {
     }
 }
 
-/// Takes the answer of the node that was asked at this time, or that there is none.
+/// Takes in the answer of a node, or its absence.
 pub(crate) fn heard(
     core: &mut Core,
     io: &mut Io,
@@ -64,7 +64,7 @@ fn read(heard: &Heard<'_>) -> Option<i64> {
     time_of_timeuuid_us(row.get(0)?)
 }
 
-/// Shows how far behind the clock is.
+/// Publishes how far behind the clock is.
 fn show(core: &mut Core, now: Now) {
     let behind_us = core.fleet.clocks.show(core.context.index, now);
     let is_unmeasured = core.fleet.clocks.standing == Standing::Unmeasured;

@@ -22,7 +22,7 @@ use crate::locks::reply::{Held, Reply, Verdict};
 use crate::locks::request::{KeeperRequest, Operation};
 use shunt_transactions::request::Head;
 
-/// Bytes of requests that may wait for a core.
+/// Most bytes of requests that wait for a core.
 const WAITING_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// One message; its texts lie in the batch, one after the other.
@@ -123,17 +123,17 @@ impl Batch {
     }
 }
 
-/// The channels to the other cores.
+/// The mailboxes of the other cores.
 #[derive(Default)]
 pub(crate) struct Lanes {
     mailboxes: Vec<Mailbox>,
     batches: Vec<Batch>,
-    /// Cores that have messages waiting.
+    /// Cores for which messages wait.
     waiting: Vec<usize>,
 }
 
 impl Lanes {
-    /// Makes channels into these mailboxes, by the number of the core.
+    /// Makes the channels to these mailboxes, in the order of the cores.
     pub(crate) fn new(mailboxes: Vec<Mailbox>) -> Self {
         let batches = mailboxes.iter().map(|_| Batch::default()).collect();
         Self { mailboxes, batches, waiting: Vec::new() }
@@ -168,14 +168,14 @@ impl Lanes {
         }
     }
 
-    /// Bytes that wait for a core, without the fixed-size parts of messages.
+    /// Bytes that wait for a core, without the fixed parts of messages.
     pub(crate) fn waiting_bytes(&self, to: usize) -> usize {
         self.batches.get(to).map_or(0, |batch| batch.texts.len())
     }
 
-    /// Forwards a request; `false` if too many bytes wait for that core.
+    /// Sends a request to another core. Returns false if too many bytes wait for that core.
     pub(crate) fn ask(&mut self, to: usize, request: &KeeperRequest<'_>) -> bool {
-        // Answers to other requests do not count: a list is long.
+        // Answers to other requests do not count, because a list is long.
         if self.batches.get(to).is_none_or(|batch| batch.asked_bytes > WAITING_BYTES_MAX) {
             return false;
         }
@@ -202,8 +202,8 @@ impl Lanes {
         batch.messages.push(Message::Answer { ticket, verdict, holder, waiters, length, list });
     }
 
-    /// Forwards a transaction with the account that it counts to; `false` if too many bytes wait
-    /// for that core.
+    /// Sends a transaction with the account that it counts against. Returns false if too many bytes
+    /// wait for that core.
     pub(crate) fn ask_transaction(
         &mut self,
         to: usize,
@@ -230,7 +230,7 @@ impl Lanes {
         batch.messages.push(Message::TransactionAnswer(ticket, head, body.len() as u32));
     }
 
-    /// Asks for the longest queues; `false` if too many bytes wait for that core.
+    /// Asks a core for its longest queues. Returns false if too many bytes wait for that core.
     pub(crate) fn ask_longest(
         &mut self,
         to: usize,

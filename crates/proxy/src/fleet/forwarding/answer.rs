@@ -1,4 +1,4 @@
-//! An answer of another proxy, as the outcome of the request that was forwarded.
+//! Answers of other proxies become outcomes of forwarded requests.
 
 use shunt_language::lock_tables::OWNER_BYTES_MAX;
 use shunt_locks::{Holder, Mode, NotServed, Quota};
@@ -12,7 +12,7 @@ use crate::locks::reply::{Held, Reply, Verdict};
 use crate::locks::request::Operation;
 use crate::locks::{answer, listing};
 
-/// Reads an answer; `None` if it cannot be read. `list`: buffer for the entries of a list.
+/// Decodes an answer; `None` if it is not valid. `list` is the buffer for the entries of a list.
 pub(super) fn outcome<'a>(
     operation: Operation,
     flags: u8,
@@ -39,13 +39,13 @@ fn verdict(operation: Operation, error: &ErrorMessage<'_>) -> Verdict {
         error_code::UNAUTHORIZED if error.message == answer::OTHER_ROLE => Verdict::Unauthorized,
         error_code::UNAUTHORIZED => Verdict::NotAllowed,
         error_code::OVERLOADED => Verdict::Quota(Quota::Requests),
-        // The statement is the proxy's own; what can be wrong with it is the mode.
+        // The proxy composed the statement, so only the mode can be wrong in it.
         error_code::INVALID => Verdict::OtherMode,
         _ => unknown(operation),
     }
 }
 
-/// The verdict on a request that was sent and not answered.
+/// Verdict on a request that was sent and has no answer.
 pub(super) fn unknown(operation: Operation) -> Verdict {
     match operation {
         Operation::Look | Operation::List { .. } => Verdict::NotServed(NotServed::Elsewhere),
@@ -105,7 +105,7 @@ fn read_rows<'a>(
     let verdict = match operation {
         Operation::Look => Verdict::Seen,
         Operation::List { .. } => {
-            // The tables of shared locks tell how many wait, and `lock_queue` who.
+            // The tables of shared locks say how many requests wait, and `lock_queue` says which.
             let mut waiters = waiters;
             for row in &named {
                 let waits = row.get("state") == Some(b"waiting");

@@ -1,5 +1,4 @@
-//! Connections to other proxies: opened when they are needed, watched, and closed when they are not
-//! used any more.
+//! Connections to other proxies: opened at their first use, watched, and closed when idle.
 
 use std::net::SocketAddr;
 
@@ -21,15 +20,14 @@ use crate::locks::request::Operation;
 use crate::log_limits::Logged;
 use crate::transactions::answer as transactions;
 
-/// A proxy that has not answered a probe for so long is given up. What it was asked may have been
-/// carried out.
+/// Silence after a probe at which a proxy is given up. Its requests may have been carried out.
 const PROBE_NS: u64 = 2 * limits::SECOND_NS;
-/// A request that is late by so much is not answered any more, and its place on the connection is
-/// lost.
+/// Time after its deadline at which a request will get no answer any more. Its place on the
+/// connection is lost.
 const LOST_NS: u64 = 60 * limits::SECOND_NS;
-/// A connection that was not used for so long is closed.
+/// Idle time after which a connection is closed.
 const IDLE_NS: u64 = 120 * limits::SECOND_NS;
-/// The largest answer: a list of a thousand.
+/// Largest answer: a list of a thousand entries.
 const ANSWER_BYTES_MAX: u32 = 4 * 1024 * 1024;
 
 fn message(link: &HopLink, io: &mut Io, op: u8, body: &[u8]) {
@@ -41,7 +39,7 @@ fn message(link: &HopLink, io: &mut Io, op: u8, body: &[u8]) {
     out.extend_from_slice(body);
 }
 
-/// The TCP connection is there.
+/// Notes that the TCP connection is open.
 pub(crate) fn connected(core: &mut Core, io: &mut Io, key: u32) {
     let Some(link) = core.fleet.peers.links.get_mut(key as usize) else { return };
     link.step = Step::Startup;
@@ -59,7 +57,7 @@ pub(crate) fn connected(core: &mut Core, io: &mut Io, key: u32) {
     message(link, io, opcode::STARTUP, &body);
 }
 
-/// Bytes of another proxy.
+/// Takes in bytes of another proxy.
 pub(crate) fn received(core: &mut Core, io: &mut Io, key: u32, data: &[u8]) -> usize {
     let key = key as usize;
     let Some(link) = core.fleet.peers.links.get_mut(key) else { return data.len() };
@@ -153,13 +151,13 @@ fn take(
     }
 }
 
-/// The verdict on a request that was sent and not answered; `lock` is `None` for a transaction.
+/// Verdict on a request that was sent and has no answer; `lock` is `None` for a transaction.
 fn unknown(lock: Option<SentLock>) -> Verdict {
     lock.map_or(Verdict::InDoubt, |lock| answer::unknown(lock.operation))
 }
 
-/// Whoever asked is gone: a lock that was granted meanwhile is released, unless it was asked for
-/// again elsewhere.
+/// Takes in the answer to a client that has left: a lock that was granted is released, unless the
+/// client's owner has asked for it again elsewhere.
 fn release(
     core: &mut Core,
     io: &mut Io,
@@ -179,7 +177,7 @@ fn release(
     dispatch::forward_for_nobody(core, io, to, login, &question);
 }
 
-/// A connection ended by itself.
+/// Notes that a connection has ended.
 pub(crate) fn lost(core: &mut Core, io: &mut Io, key: u32, reason: CloseReason) {
     if let Some(link) = core.fleet.peers.links.get(key as usize) {
         let address = link.address;
@@ -206,7 +204,7 @@ fn give_up(core: &mut Core, io: &mut Io, key: usize, why: &str) {
     end(core, io, key);
 }
 
-/// Answers all that was asked over it with what is known.
+/// Answers all requests on a connection with what is known of them.
 fn end(core: &mut Core, io: &mut Io, key: usize) {
     let Some(link) = core.fleet.peers.remove(key) else { return };
     core.fleet.peers.by.remove(&(link.address, link.login));
@@ -218,7 +216,7 @@ fn end(core: &mut Core, io: &mut Io, key: usize) {
     }
 }
 
-/// Looks for connections that do not answer, or are not used.
+/// Closes connections that do not answer or are idle.
 pub(crate) fn tick(core: &mut Core, io: &mut Io) {
     let now_ns = io.now_ns();
     core.fleet.peers.pauses.expire(now_ns);
@@ -259,7 +257,7 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io) {
     }
 }
 
-/// Closes all: the core ends.
+/// Closes all connections at the end of the core.
 pub(crate) fn close_all(core: &mut Core, io: &mut Io) {
     let keys: Vec<usize> = core.fleet.peers.links.iter().map(|(key, _)| key).collect();
     for key in keys {

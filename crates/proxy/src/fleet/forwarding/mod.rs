@@ -1,16 +1,15 @@
-//! Requests that another proxy of the fleet owns are forwarded to it, over one connection for each
-//! core, proxy and login. A request for a lock is an ordinary statement on the tables of locks. The
-//! connection has the client's own login, so that the other proxy checks it as it would check the
-//! client, and asks a node what that login is allowed ([`crate::locks::permission`]): a statement
-//! names the same table as the client's. The payload says nothing that could be of use to a client
-//! that sends it.
+//! Requests go to the proxy of the fleet that owns them, over one connection for each core, proxy
+//! and login. A request for a lock is an ordinary statement on the tables of locks. The connection
+//! has the client's own login, and the statement names the client's table. The other proxy can thus
+//! check the client, and ask a node about its rights ([`crate::locks::permission`]). The payload
+//! gives a client that sends it no advantage.
 //!
-//! A statement that was forwarded says so in its custom payload, and is not forwarded again: two
-//! proxies that think of each other as the owner do not send it round.
+//! A forwarded statement says so in its custom payload, and is not forwarded again. Two proxies
+//! that each take the other for the owner thus do not send it back and forth.
 //!
-//! This must never answer a request twice or not at all, nor say of one that was sent and not
-//! answered that it was not carried out. The request of a client that leaves meanwhile is
-//! withdrawn, and what it was granted by then is given back.
+//! A request must never have two answers, or none. An answer must never say that a request was not
+//! carried out if it was sent and has no answer. If a client leaves, its request is withdrawn, and
+//! a lock that it was granted is given back.
 //!
 //! | module | what happens there |
 //! |---|---|
@@ -47,25 +46,26 @@ use self::pause::Pauses;
 use self::quota::{ForwardQuota, RequestKind, Usage};
 use crate::locks::request::Operation;
 
-/// The key of the custom payload of a statement that was forwarded.
+/// Key in the custom payload of a forwarded statement.
 pub(crate) const PAYLOAD: &str = shunt_transactions::guard::request::FORWARDED_STATEMENT;
-/// Value of that key.
+/// Value under that key.
 const FORWARDED: u8 = 1;
-/// Its value where a lock is released that was granted to nobody who wants it.
+/// Value for the release of a lock whose client has left.
 pub(crate) const GIVES_BACK: u8 = 2;
-/// The key in the custom payload of a transaction that was forwarded; its value is what
-/// [`shunt_transactions::request::Request`] writes.
+/// Key in the custom payload of a forwarded transaction. The value is the encoding of
+/// [`shunt_transactions::request::Request`].
 pub(crate) const TRANSACTION: &str = shunt_transactions::guard::request::FORWARDED_TRANSACTION;
-/// Its value of a renewal that names the mode that its client has named. For a proxy that does not
-/// know it, it is [`FORWARDED`].
+/// Value for a renewal whose mode is the one that the client named. A proxy that does not know the
+/// value reads [`FORWARDED`].
 pub(crate) const NAMES_MODE: u8 = 4;
-/// Its first byte in an OPTIONS that withdraws a request; the stream id of that is behind it.
+/// First byte of the value in an OPTIONS that withdraws a request. The stream id of the request
+/// follows.
 const WITHDRAWS: u8 = 3;
 /// Version of the protocol between proxies.
 const VERSION: u8 = 4;
 
-/// The transaction in a statement that another proxy has forwarded; none in others. Nothing proves
-/// that it comes from a proxy.
+/// The transaction in a statement that another proxy has forwarded; `None` in other statements.
+/// Nothing proves that a proxy sent it.
 pub(crate) fn transaction_in<'a>(
     header: &Header,
     payload: Option<&BytesMap<'a>>,
@@ -74,25 +74,25 @@ pub(crate) fn transaction_in<'a>(
     payload.iter().find(|(key, _)| *key == TRANSACTION)?.1
 }
 
-/// True of a message with such a transaction. It waits at the proxy that has forwarded it, and not
-/// on this connection, which other requests share. A client gains nothing by the payload: the
-/// proxy never sends such a message on, and begins no transaction while it does not know modes.
+/// True for a message with such a transaction. It waits at the proxy that forwarded it, not on this
+/// connection, which other requests share. A client gains nothing by the payload, because the proxy
+/// never sends such a message on, and begins no transaction while it does not know modes.
 pub(crate) fn has_transaction(header: &Header, body: &[u8]) -> bool {
     split_request_prefix(header.flags, body)
         .is_ok_and(|(payload, _)| transaction_in(header, payload.as_ref()).is_some())
 }
 
-/// The stream id of probes, of the handshake, and of what withdraws requests.
+/// Stream id of probes, of the handshake, and of messages that withdraw requests.
 const STREAM: i16 = 0;
 
 /// Addresses of the owners of other proxies' shards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Owners(pub(crate) [Option<SocketAddr>; SHARDS]);
 
-/// A login, as its SASL token; none where nobody logs in.
+/// A login, as its SASL token; `None` without logins.
 pub(crate) type Login = Option<Arc<[u8]>>;
 
-/// State of a connection that is being opened.
+/// Stage of a connection that is being opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Connecting,
@@ -101,8 +101,8 @@ enum Step {
     Ready,
 }
 
-/// Where a request is that was forwarded: a connection, and its place there. Both may be another's
-/// by now: the ticket says so.
+/// Place of a forwarded request: a connection, and an index on it. Both may belong to another
+/// request by now, which has another ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Via {
     link: usize,
@@ -121,14 +121,15 @@ struct Sent {
     ticket: Ticket,
     /// The request on a lock; `None` for a transaction.
     lock: Option<SentLock>,
-    /// Name and owner of a lock that is asked for, to release it should the client be gone by then.
+    /// Name and owner of the lock, to release it if the client leaves.
     texts: Vec<u8>,
     name_bytes: usize,
-    /// The request was written to the connection; before that it certainly was not carried out.
+    /// True once the request was written to the connection. Before that it was certainly not
+    /// carried out.
     is_sent: bool,
     /// Deadline of the answer.
     due_ns: u64,
-    /// The deadline passed, and the client was told so.
+    /// True if the deadline has passed and the client has its answer.
     is_told: bool,
 }
 
@@ -138,7 +139,7 @@ impl Sent {
     }
 }
 
-/// A request on a lock that was forwarded.
+/// A forwarded request for a lock.
 #[derive(Clone, Copy, Debug)]
 struct SentLock {
     operation: Operation,
@@ -155,21 +156,21 @@ struct HopLink {
     role: Option<Arc<str>>,
     step: Step,
     reader: EnvelopeReader,
-    /// By stream id, less one.
+    /// Requests by stream id, less one.
     sent: Slab<Sent>,
-    /// Numbers of the requests in `sent`, by kind.
+    /// Numbers of these requests by kind.
     usage: Usage,
-    /// Messages that wait for the connection to be ready.
+    /// Messages that wait until the connection is ready.
     unsent: Vec<u8>,
     opened_ns: u64,
     last_received_ns: u64,
     /// Time of the last use.
     used_ns: u64,
-    /// Time of an OPTIONS that is not answered; 0 if there is none.
+    /// Time of an OPTIONS without an answer; 0 if there is none.
     probed_ns: u64,
 }
 
-/// The owner of the ways to other proxies.
+/// The owner of connections to other proxies.
 #[derive(Default)]
 pub(crate) struct Peers {
     links: Slab<HopLink>,
@@ -180,7 +181,8 @@ pub(crate) struct Peers {
 }
 
 impl Peers {
-    /// Puts a request on a connection. None: the connection, or the share of its role, is full.
+    /// Puts a request on a connection. Returns `None` if the connection, or the share of the role,
+    /// is full.
     fn add(&mut self, key: usize, sent: Sent) -> Option<Via> {
         let link = self.links.get_mut(key)?;
         let kind = sent.kind();
@@ -192,7 +194,7 @@ impl Peers {
         Some(Via { link: key, place: link.sent.insert(sent) })
     }
 
-    /// Takes a request off its connection: it is answered.
+    /// Removes an answered request from its connection.
     fn take(&mut self, key: usize, place: usize) -> Option<Sent> {
         let link = self.links.get_mut(key)?;
         let sent = link.sent.try_remove(place)?;
@@ -208,19 +210,19 @@ impl Peers {
         Some(link)
     }
 
-    /// The other proxy whose a shard is.
+    /// The proxy that owns a shard, if it is another one.
     #[inline]
     pub(crate) fn owner(&self, shard: Shard) -> Option<SocketAddr> {
         self.owners.as_ref().and_then(|owners| owners.0[usize::from(shard) % SHARDS])
     }
 
-    /// True if no connection to this proxy is opened now with this login, because TLS with the
-    /// proxy has failed, or because it has refused the login.
+    /// True if no connection to this proxy may be opened now with this login, because TLS failed or
+    /// the proxy refused the login.
     pub(crate) fn is_paused(&self, to: SocketAddr, login: &Login, now_ns: u64) -> bool {
         self.pauses.holds(to, login, now_ns)
     }
 
-    /// True if other proxies have shards.
+    /// True if other proxies own shards.
     pub(crate) fn has_peers(&self) -> bool {
         self.owners.as_ref().is_some_and(|owners| owners.0.iter().any(Option::is_some))
     }

@@ -1,4 +1,4 @@
-//! Connections to other proxies are opened here, when they are needed.
+//! Opens connections to other proxies at their first use.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,14 +13,13 @@ use crate::fleet::forwarding::quota::Usage;
 use crate::fleet::forwarding::{HopLink, Login, Step};
 use crate::limits;
 
-/// Connections of one core to other proxies: one for each of them and each login. A role gets half
-/// of them: the first part of a login may be anything, so that one role has as many logins as it
-/// likes.
+/// Most connections of a core to other proxies, one for each proxy and login. A role gets half of
+/// them, because it can have any number of logins: the first part of a login may be anything.
 const LINKS_MAX: usize = 1_024;
-/// A connection has this long to be ready.
+/// Deadline of a connection to be ready.
 pub(super) const OPEN_NS: u64 = 2 * limits::SECOND_NS;
 
-/// The connection to a proxy with this login, opened if there is none.
+/// The connection to a proxy with this login. Opens it if there is none.
 pub(super) fn link_to(
     core: &mut Core,
     io: &mut Io,
@@ -65,8 +64,8 @@ pub(super) fn link_to(
     Some(key)
 }
 
-/// Closes the connection that was not used for longest, of those on which nothing is awaited, of a
-/// role or of all; `false`: there is none.
+/// Closes the connection that was idle for longest, of a role or of all. Returns false if every
+/// connection has requests.
 fn close_idle(core: &mut Core, io: &mut Io, of: Option<&Option<Arc<str>>>) -> bool {
     let is_meant = |link: &HopLink| of.is_none_or(|role| link.role == *role);
     let links = core.fleet.peers.links.iter().filter(|(_, link)| is_meant(link));

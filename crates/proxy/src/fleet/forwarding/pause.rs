@@ -3,8 +3,8 @@
 //! proxy. A login that the other proxy refuses must never cost a connection and a line of the log
 //! for each request, nor hold up other logins, nor wait for longer than a second.
 //!
-//! Requests that come meanwhile were certainly not executed: those for locks are tried again until
-//! their time is over, and clients of the others are sent to the next host.
+//! Requests during a pause were certainly not carried out. Requests for locks are tried again until
+//! their time is over, and drivers send other requests to the next host.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -17,7 +17,7 @@ use crate::limits;
 
 /// Longest pause of one login, milliseconds.
 const LOGIN_MAX_MS: u64 = 1_000;
-/// Logins with a pause at a time; others are tried at once.
+/// Most logins with a pause. Other logins are tried at once.
 const LOGINS_MAX: usize = 4_096;
 
 /// Pauses by the address of the other proxy, of which there are few, and by login.
@@ -47,7 +47,7 @@ impl Pause {
 }
 
 impl Pauses {
-    /// True if no connection to this proxy is to be opened now with this login.
+    /// True if no connection to this proxy may be opened now with this login.
     pub(super) fn holds(&self, to: SocketAddr, login: &Login, now_ns: u64) -> bool {
         let is_paused = |pause: &Pause| now_ns < pause.until_ns;
         self.proxies.get(&to).is_some_and(is_paused)
@@ -55,7 +55,7 @@ impl Pauses {
                 && self.logins.get(&(to, login.clone())).is_some_and(is_paused)
     }
 
-    /// Notes a failure. Those of several connections at once count as one.
+    /// Notes a failure. Failures of several connections at a time count as one.
     pub(super) fn begin(&mut self, to: SocketAddr, now_ns: u64, random: u64) {
         let new = || Pause::up_to(limits::RECONNECT_MAX_MS);
         self.proxies.entry(to).or_insert_with(new).begin(now_ns, random);
@@ -81,7 +81,7 @@ impl Pauses {
         }
     }
 
-    /// Forgets proxies and logins with which nothing has failed for long.
+    /// Forgets proxies and logins that have not failed for long.
     pub(super) fn expire(&mut self, now_ns: u64) {
         let is_recent = |pause: &Pause, max_ms: u64| {
             now_ns.saturating_sub(pause.until_ns) < 2 * max_ms * 1_000_000

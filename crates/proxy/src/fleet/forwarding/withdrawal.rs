@@ -1,10 +1,9 @@
-//! A request that waits at another proxy is withdrawn there when its client is gone, so that those
-//! behind it wait no longer.
+//! A request that waits at another proxy is withdrawn there when its client leaves, so that the
+//! requests behind it wait no longer.
 //!
-//! It is named by its stream id on the connection that it went over, in the custom payload of an
-//! OPTIONS. That takes no stream id and no quota, needs no permission, and a proxy that does not
-//! know of it answers it all the same. The request itself is answered once, as if it were not
-//! withdrawn.
+//! An OPTIONS names it in its custom payload, by its stream id on the connection. An OPTIONS takes
+//! no stream id and no quota and needs no permission, and a proxy that does not know the payload
+//! answers it too. The request itself gets one answer, as if it were not withdrawn.
 //!
 //! This must never:
 //! - withdraw another client's request. Here its ticket has to be the one that lies in its place on
@@ -26,7 +25,7 @@ use crate::core::Core;
 use crate::fleet::forwarding::{PAYLOAD, STREAM, Step, VERSION, Via, WITHDRAWS};
 use crate::limits;
 
-/// Takes back what the client has asked that is gone.
+/// Withdraws a request of a client that has left.
 pub(crate) fn withdraw(core: &mut Core, io: &mut Io, ticket: Ticket, via: Via) {
     let Some(link) = core.fleet.peers.links.get_mut(via.link) else { return };
     let waits = link.sent.get(via.place).is_some_and(|sent| {
@@ -56,7 +55,7 @@ fn write(out: &mut Vec<u8>, stream: i16) {
     out.extend_from_slice(&body);
 }
 
-/// The stream id of the request that an OPTIONS withdraws, if it does.
+/// The stream id of the request that an OPTIONS withdraws, if there is one.
 pub(crate) fn stream_of(flags: u8, body: &[u8]) -> Option<i16> {
     let (payload, _) = split_request_prefix(flags, body).ok()?;
     let (_, value) = payload?.iter().find(|(key, _)| *key == PAYLOAD)?;

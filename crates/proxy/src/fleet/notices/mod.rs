@@ -1,5 +1,5 @@
-//! Notices between the core that runs the membership and the cores that keep locks: they are
-//! delivered to other cores and taken here.
+//! Notices between the core that runs the membership and the cores that keep locks: how they are
+//! sent, and what each does.
 
 pub(crate) mod notice;
 
@@ -15,14 +15,14 @@ use crate::locks::{core_of, ownership as locks};
 use crate::transactions::ownership::Draining;
 use crate::transactions::shards as transactions;
 
-/// Says something to every core.
+/// Sends a notice to every core.
 pub(crate) fn tell_all(core: &mut Core, io: &mut Io, notice: Notice) {
     for to in 0..core.context.config.cores.max(1) {
         tell(core, io, to, notice);
     }
 }
 
-/// Says something to the core of a shard.
+/// Sends a notice to the core of a shard.
 pub(crate) fn tell_shard(core: &mut Core, io: &mut Io, shard: Shard, notice: Notice) {
     tell(core, io, core_of(shard, core.context.config.cores), notice);
 }
@@ -35,13 +35,13 @@ pub(crate) fn tell(core: &mut Core, io: &mut Io, to: usize, notice: Notice) {
     }
 }
 
-/// Takes a notice to this core.
+/// Acts on a notice to this core.
 pub(crate) fn take_notice(core: &mut Core, io: &mut Io, notice: Notice) {
     match notice {
         Notice::Level(level) => transactions::note_level(core, level),
         Notice::Begin { level, max_ttl_ms } => {
             locks::begin(core, level, max_ttl_ms);
-            // Links are there when the first row is to be read.
+            // Opens links now, so that the first read of rows does not wait for them.
             statements::ask::pool(core, io);
         }
         Notice::End => {
@@ -62,7 +62,7 @@ pub(crate) fn take_notice(core: &mut Core, io: &mut Io, notice: Notice) {
         }
         Notice::Drain { shard, number } => {
             let (last_token_us, memory_empty) = locks::drain(core, io, shard);
-            // Told when its transactions have ended too.
+            // The answer follows once the shard's transactions have ended too.
             transactions::drain(core, Draining { shard, number, last_token_us, memory_empty });
         }
         Notice::Resume(shard) => {

@@ -1,42 +1,42 @@
-//! The form of the answer to a request.
+//! The form in which a request is answered.
 
 use std::sync::Arc;
 
 use shunt_language::lock_tables::{Statement, Table};
 use shunt_locks::Ticket;
 
-/// The form of a request's answer.
+/// Form of the answer to a request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AnswerForm {
     /// Kind of the answer.
     pub(crate) kind: AnswerKind,
-    /// The lock's name, and behind it the owner.
+    /// Name of the lock, followed by the owner.
     pub(crate) texts: Vec<u8>,
     pub(crate) name_bytes: usize,
-    /// Rows that are wanted at most.
+    /// Most rows that the client wants.
     pub(crate) limit: u32,
 }
 
 /// Kinds of answers.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum AnswerKind {
-    /// `[applied]` and the lock.
+    /// The row of a conditional statement: `[applied]` and the lock.
     Conditional(Table),
-    /// Columns of a SELECT.
+    /// The columns of a SELECT.
     Selected { statement: Arc<Statement>, skip_metadata: bool },
-    /// By the batch that this is, when it is over.
+    /// The answer of this batch, at its end.
     Batch(u32),
-    /// To a batch, for its lock at this place.
+    /// A message to a batch, for the lock at this place.
     Part { batch: u32, place: usize },
-    /// To a batch that is refused: one of its locks was released.
+    /// A message to a refused batch: one of its locks was released.
     Back(u32),
-    /// To a question to all cores that this is a part of.
+    /// A message to the request to all cores of which this is a part.
     Share(u32),
-    /// By a message that whoever serves it makes: it is a transaction.
+    /// A message that the server of the request composes: the request is a transaction.
     Message,
-    /// To a transaction, under this ticket, that may be carried out only if the lock is held.
+    /// A message to the transaction with this ticket, which needs the lock.
     Fence(Ticket),
-    /// To nobody.
+    /// No answer.
     #[default]
     Nobody,
 }
@@ -46,7 +46,7 @@ impl AnswerForm {
         &self.texts[..self.name_bytes]
     }
 
-    /// The owner; of a look the one whose rows are wanted, or empty for all.
+    /// The owner. In a SELECT, the owner whose rows the client wants; empty for all owners.
     pub(crate) fn owner(&self) -> &[u8] {
         &self.texts[self.name_bytes..]
     }

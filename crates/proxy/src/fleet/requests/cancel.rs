@@ -1,4 +1,4 @@
-//! Requests of clients that are gone are cancelled.
+//! Requests of clients that have left are cancelled.
 
 use shunt_reactor::Io;
 
@@ -8,7 +8,7 @@ use crate::fleet::requests::answer_form::AnswerKind;
 use crate::locks::{batch, dispatch};
 use crate::transactions::execute;
 
-/// A client is gone: what it has asked is taken back.
+/// Cancels all requests of a client that has left.
 pub(crate) fn cancel_all(core: &mut Core, io: &mut Io, first: u32) {
     let mut next = first;
     while let Some((ticket, pending)) = core.fleet.requests.take_first(core.context.index, next) {

@@ -1,4 +1,4 @@
-//! Requests of clients are noted, and answered.
+//! Clients' requests for locks and transactions are noted here, and answered.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::metrics::Outcome;
 use crate::reply::{self, Answer};
 use crate::router::Router;
 
-/// Notes a client's request, and says who it is. None: it is gone.
+/// Notes a client's request. Returns its ticket and its sender, or `None` if the client has left.
 pub(crate) fn note(
     core: &mut Core,
     io: &Io,
@@ -46,14 +46,14 @@ pub(crate) fn asker_of(core: &Core, slot: u32) -> Option<(Arc<str>, Login)> {
     Some((role, login_of(&core.router, client)))
 }
 
-/// The login by which another proxy checks a client whose request is forwarded to it.
+/// The login for the connection to another proxy, which checks the client by it.
 pub(crate) fn login_of(router: &Router, client: &Client) -> Login {
     let pool = router.pools.get(client.pool?)?;
     current_login(&pool.key.token(), client.identity.as_deref())
 }
 
-/// The login of a pool, with the present password of an identity. Links of the pool outlive a
-/// change of the password, but another proxy asks a node about the login again.
+/// The login of a pool, with the present password of an identity. Links outlive a change of the
+/// password, but another proxy has a node check the login again.
 fn current_login(of_pool: &Login, identity: Option<&Identity>) -> Login {
     let login = of_pool.as_ref()?;
     match identity.map(|identity| &identity.login) {
@@ -68,7 +68,7 @@ pub(crate) fn session_keyspace(core: &Core, slot: u32) -> Option<Arc<str>> {
     core.router.pools.get(pool)?.key.keyspace.clone()
 }
 
-/// The version of the client that made a request.
+/// Protocol version of the client of a request.
 pub(crate) fn version_of(core: &mut Core, ticket: Ticket) -> u8 {
     let pending = core.fleet.requests.get_mut(ticket).map(|pending| pending.client);
     pending.and_then(|client| core.clients.version_of(client)).unwrap_or(statements::VERSION)
@@ -81,7 +81,7 @@ pub(crate) fn is_at(core: &mut Core, ticket: Ticket, at: At) {
     }
 }
 
-/// Answers a client's request with this message: its opcode, its flags and its body.
+/// Answers a request with a message: its opcode, flags and body.
 pub(crate) fn answer_with(
     core: &mut Core,
     io: &mut Io,

@@ -1,6 +1,6 @@
-//! Requests of a core's clients on locks and transactions that are not answered yet.
+//! Requests of this core's clients for locks and transactions that have no answer yet.
 //!
-//! Each client has a list of its own, so that one that leaves costs no more than what it has asked.
+//! Each client has a list of its own, so that the end of a client costs no more than its requests.
 
 pub(crate) mod cancel;
 pub(crate) mod clients;
@@ -19,10 +19,10 @@ use crate::fleet::requests::answer_form::AnswerForm;
 use crate::ids::ClientRef;
 use crate::locks::request::Operation;
 
-/// No request.
+/// Index that stands for no request.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// The place where a request waits.
+/// Place where a request waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum At {
     /// On this core, under this handle if it waits.
@@ -33,7 +33,7 @@ pub(crate) enum At {
     Elsewhere(Via),
 }
 
-/// The parts of a request that are needed to send it again, beside name and owner.
+/// The parts of a request that are needed to send it again, besides name and owner.
 #[derive(Clone, Debug)]
 pub(crate) struct Again {
     pub(crate) asker: Asker,
@@ -42,17 +42,17 @@ pub(crate) struct Again {
     pub(crate) operation: Operation,
 }
 
-/// The client that makes a request.
+/// Sender of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Asker {
-    /// Empty where nobody logs in.
+    /// Role of the client; empty without logins.
     pub(crate) role: Arc<str>,
     pub(crate) login: Login,
-    /// Another proxy has forwarded the request.
+    /// True if another proxy has forwarded the request.
     pub(crate) was_forwarded: bool,
 }
 
-/// One request.
+/// A request without an answer.
 pub(crate) struct Pending {
     pub(crate) client: ClientRef,
     /// The client's stream id.
@@ -61,9 +61,9 @@ pub(crate) struct Pending {
     /// Form of the answer.
     pub(crate) form: AnswerForm,
     pub(crate) at: At,
-    /// To ask again, where the lock's owner has just changed.
+    /// The request as it is sent again if the lock's owner has just changed.
     pub(crate) again: Option<Again>,
-    /// The proxy that has forwarded it may withdraw it by its stream id.
+    /// True if the proxy that forwarded the request may withdraw it by its stream id.
     is_by_stream: bool,
     generation: u32,
     /// The client's requests before and after this one.
@@ -71,26 +71,25 @@ pub(crate) struct Pending {
     after: u32,
 }
 
-/// Buffers that are kept for the next requests.
+/// Most buffers that are kept for later requests.
 const SPARE_MAX: usize = 1_024;
 
 /// The owner of all requests of a core's clients.
 pub(crate) struct Requests {
     pending: Slab<Pending>,
     generation: u32,
-    /// Buffers of requests that were answered.
+    /// Buffers of answered requests.
     spare: Vec<Vec<u8>>,
-    /// The role where nobody logs in.
+    /// Role of clients without logins.
     no_role: Arc<str>,
-    /// Requests that wait and that another proxy has forwarded: so that one of thousands is found
-    /// that it withdraws.
+    /// Forwarded requests that wait, so that one that is withdrawn is found among thousands.
     by_stream: HashMap<(ClientRef, i16), Ticket>,
 }
 
-/// Bits of a ticket: the core, a count that tells one request in a place from the next, and the
-/// place. The answer of another proxy may come seconds after its request was taken back, and then
-/// no other request may have its ticket: at a million requests a second the count begins anew after
-/// a quarter of an hour.
+/// Bits of a ticket: the core, a counter that tells requests in one place apart, and the place.
+/// Another proxy may answer a request seconds after it was cancelled, and no other request may have
+/// its ticket by then. At a million requests a second, the counter begins anew after a quarter of
+/// an hour.
 const PLACE_BITS: u32 = 26;
 const GENERATION_BITS: u32 = 30;
 
@@ -107,7 +106,7 @@ impl Default for Requests {
 }
 
 impl Requests {
-    /// An empty buffer.
+    /// Returns an empty buffer.
     pub(crate) fn spare_texts(&mut self) -> Vec<u8> {
         self.spare.pop().unwrap_or_default()
     }
@@ -126,7 +125,8 @@ impl Requests {
         self.pending.len()
     }
 
-    /// Notes a request; `first` is the client's first, and will be this one.
+    /// Adds a request. `first` is the index of the client's first request, and becomes that of this
+    /// one.
     pub(crate) fn add(
         &mut self,
         core: usize,
@@ -159,7 +159,7 @@ impl Requests {
         ticket(core, generation, place)
     }
 
-    /// Lets a request be found by its stream id, by the client that has made it and nobody else.
+    /// Lets the client that sent a request find it by its stream id.
     pub(crate) fn may_be_withdrawn(&mut self, ticket: Ticket) {
         let Some(pending) = self.get_mut(ticket) else { return };
         pending.is_by_stream = true;
@@ -167,27 +167,27 @@ impl Requests {
         self.by_stream.insert(key, ticket);
     }
 
-    /// The request of a client that has this stream id, if it may be withdrawn.
+    /// The request of a client under this stream id, if it may be withdrawn.
     pub(crate) fn by_stream(&self, client: ClientRef, stream: i16) -> Option<Ticket> {
         self.by_stream.get(&(client, stream)).copied()
     }
 
     fn forget_stream(&mut self, ticket: Ticket, pending: &Pending) {
         let key = (pending.client, pending.stream);
-        // A client that uses a stream id twice at once has only its last request there.
+        // If a client uses a stream id twice at a time, only its last request is found.
         if pending.is_by_stream && self.by_stream.get(&key) == Some(&ticket) {
             self.by_stream.remove(&key);
         }
     }
 
-    /// The request of a ticket, if it was not answered or taken back.
+    /// The request of a ticket, unless it was answered or cancelled.
     pub(crate) fn get_mut(&mut self, ticket: Ticket) -> Option<&mut Pending> {
         let (generation, place) = parts(ticket);
         self.pending.get_mut(place as usize).filter(|pending| pending.generation == generation)
     }
 
-    /// Takes a request out, to be answered. The second is the client's new first request, if this
-    /// was its first.
+    /// Removes a request to answer it. If it was its client's first, the second value is the index
+    /// of the new first one.
     pub(crate) fn take(&mut self, ticket: Ticket) -> Option<(Pending, Option<u32>)> {
         self.get_mut(ticket)?;
         let pending = self.pending.try_remove(parts(ticket).1 as usize)?;
@@ -205,7 +205,7 @@ impl Requests {
         Some((pending, first))
     }
 
-    /// Takes out the first of the requests of a client that is gone, and says which is the next.
+    /// Removes the first request of a client that has left, and returns the index of the next.
     pub(crate) fn take_first(&mut self, core: usize, first: u32) -> Option<(Ticket, Pending)> {
         let pending = self.pending.try_remove(first as usize)?;
         let ticket = ticket(core, pending.generation, first);
@@ -236,7 +236,7 @@ fn parts(ticket: Ticket) -> (u32, u32) {
     )
 }
 
-/// The core whose client made a request.
+/// The core of the client that sent a request.
 pub(crate) fn core_of(ticket: Ticket) -> usize {
     (ticket.0 >> (PLACE_BITS + GENERATION_BITS)) as usize
 }

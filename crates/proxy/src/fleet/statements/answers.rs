@@ -1,4 +1,4 @@
-//! Answers to the proxy's own statements, given to who asked.
+//! Answers to the proxy's own statements go to the modules that sent the statements.
 
 use shunt_reactor::Io;
 use shunt_wire::cql::compression;
@@ -18,7 +18,8 @@ use crate::multiget::gather;
 use crate::transactions;
 use crate::transactions::part::Part;
 
-/// Gives out what came during an event. What comes of that is given out too.
+/// Delivers the answers of an event. Statements that they cause are sent, and answers to those are
+/// delivered too.
 #[cold]
 pub(crate) fn settle(core: &mut Core, io: &mut Io) {
     let mut inbox = std::mem::take(&mut core.clients.inbox);
@@ -85,7 +86,7 @@ fn take(core: &mut Core, io: &mut Io, answer: &Kept<'_>) {
     }
 }
 
-/// An answer in the pool of a client who has asked for compression (v3 and v4).
+/// Decompresses an answer in the pool of a client that asked for compression (v3 and v4).
 fn decompress<'a>(
     core: &Core,
     pool: PoolId,

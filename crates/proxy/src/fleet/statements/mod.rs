@@ -1,19 +1,20 @@
-//! The proxy's own statements: rows of locks, and those by which the proxies of a fleet agree.
+//! The proxy's own statements: rows of locks and transactions, and statements by which the proxies
+//! of a fleet agree.
 //!
-//! They are asked as a client without a connection would ask them: in a pool of its own, with the
-//! login of the control connection. So all that is done for a client's query is done for them:
-//! routing by key, second attempts where they can do no harm, preparing again what a node has
-//! forgotten, deadlines. The answers come back as a client would see them and lie in
-//! [`crate::client::inbox`] until the event is over; then [`answers`] gives each to who asked.
+//! A statement is sent as if a client without a connection had sent it: in a pool of its own, with
+//! the login of the control connection. It thus gets all that a client's query gets: routing by
+//! key, second attempts where they can do no harm, another PREPARE at a node that forgot it, a
+//! deadline. Its answer is the one that a client would see. The answer lies in
+//! [`crate::client::inbox`] until the event is over, and then [`answers`] delivers it.
 //!
-//! This must never give two outcomes of one statement, or none; nor say that a statement was not
-//! carried out if it may have been, or may be yet.
+//! A statement must never have two outcomes, or none. Nor may its outcome say that it was not
+//! carried out if it may have been, or may still be.
 //!
-//! One kind is asked otherwise, in the pool of a client and under its login: whether it may use
-//! locks.
+//! Questions about rights are an exception: they go through the pool of the client, under its
+//! login.
 //!
-//! A statement is prepared when it is asked for the first time, and travels as text until a node
-//! has answered that.
+//! A statement is prepared at its first use. Until a node has answered the PREPARE, it travels as
+//! text.
 
 pub(crate) mod ask;
 pub(crate) mod answers;
@@ -32,18 +33,17 @@ use slab::Slab;
 use crate::ids::PoolId;
 use crate::transactions::part::{Part, Share, Who};
 
-/// Version of the protocol that they are asked in, or 3 if the ring knows no other.
+/// Version of the protocol for these statements; 3 if the ring knows no other.
 pub(crate) const VERSION: u8 = 4;
 
-/// Statements in flight at once. They are told apart by their place, which travels as a stream id
-/// does.
+/// Most statements in flight. Their indexes tell them apart, and travel like stream ids.
 pub(crate) const IN_FLIGHT_MAX: usize = 16_896;
 
-/// Places of these that only statements of the fleet get: requests for locks must not keep the
+/// Places among them for statements of the fleet only, so that requests for locks do not keep the
 /// lease from being renewed.
 pub(crate) const IN_FLIGHT_OF_FLEET: usize = 64;
 
-/// Places for transactions, of which one may send a hundred statements at a time.
+/// Places for transactions. One transaction may send a hundred statements at a time.
 const IN_FLIGHT_OF_TRANSACTIONS: usize = Share::Rights.most()
     + Share::Plans.most()
     + Share::Looks.most()
@@ -54,15 +54,15 @@ const IN_FLIGHT_OF_TRANSACTIONS: usize = Share::Rights.most()
     + Share::Writes.most()
     + Share::Found.most();
 
-/// Texts that are prepared for the next time.
+/// Most texts that are being prepared for the next time.
 const IN_FLIGHT_OF_PREPARES: usize = 256;
 
-/// Rows of locks in flight, at most: what locks want written leaves room for what is read for them
-/// and for the rest.
+/// Most rows of locks in flight. Writes for locks leave room for the reads for them, and for the
+/// rest.
 const IN_FLIGHT_OF_ROWS: usize = 13_312;
 
-/// Places of these for free rows: nobody waits for them, and grants must have room. One role's
-/// grants have [`shunt_locks::Limits::writes_per_role`].
+/// Places among them for free rows, which nobody waits for, so that grants have room. The grants of
+/// one role have [`shunt_locks::Limits::writes_per_role`].
 const IN_FLIGHT_OF_FREE_ROWS: usize = 4_096;
 
 const _: () = assert!(
@@ -74,30 +74,30 @@ const _: () = assert!(
             < IN_FLIGHT_MAX
 );
 
-/// The origin of a statement.
+/// Purpose of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Whose {
-    /// A text of ours is to be prepared; its place among them, and its number, for another may have
-    /// the place by then.
+    /// Prepares a text of the proxy: its place, and its number, because another text may have the
+    /// place by then.
     Prepare(usize, u64),
-    /// A row of a lock is to be written.
+    /// Writes a row of a lock.
     Write(WriteId),
-    /// A partition of rows is to be read.
+    /// Reads a partition of rows.
     Load(LoadId),
-    /// A page of a partition is read, to see what says nothing any more.
+    /// Reads a page of a partition for the sweep.
     Sweep(LoadId),
-    /// Rows of a lock are deleted; its place among those under way.
+    /// Deletes rows of a lock, by the place among the deletions under way.
     Deletion(u32),
-    /// The fleet's.
+    /// A statement of the membership.
     Fleet(StatementId),
-    /// A node is asked for its time, at this time.
+    /// Asks a node for its time; `sent_ns` is the time of the question.
     Clock { node: NodeId, sent_ns: u64 },
-    /// A question about a right of the login of a pool, asked in that pool. `who`: the role whose
-    /// share of the questions it counts to; none: it counts to no share.
+    /// Asks about a right of a pool's login, in that pool. `who` is the role whose share the
+    /// question counts against; `None` counts against no share.
     Right { pool: PoolId, number: u64, who: Option<Who> },
-    /// A search for rows in a table of locks.
+    /// Searches for rows in a table of locks.
     Foreign(Table),
-    /// A part of a transaction.
+    /// A statement of a transaction.
     Transaction(Part),
 }
 
@@ -105,61 +105,61 @@ pub(crate) enum Whose {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Levels {
     pub(crate) consistency: Consistency,
-    /// Serial consistency of a conditional statement.
+    /// Serial consistency, for a conditional statement.
     pub(crate) serial: Option<Consistency>,
-    /// Timestamp of its writes, microseconds.
+    /// Timestamp of the writes, microseconds.
     pub(crate) timestamp_us: Option<i64>,
-    /// Avoids the node that is best for its key, because that node failed the last time.
+    /// True to avoid the node that is best for the key, because it failed the last time.
     pub(crate) elsewhere: bool,
 }
 
-/// The outcome of a statement.
+/// Outcome of a statement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Heard<'a> {
-    /// The node's result.
+    /// A result from a node.
     Result(ResultMessage<'a>),
-    /// An error, of a node or in the proxy's own words; its code says what is known.
+    /// An error from a node or from the proxy. Its code says what is known.
     Error(ErrorMessage<'a>),
-    /// A node answered something that cannot be read.
+    /// An answer that cannot be decoded.
     Unreadable,
 }
 
-/// A text of ours.
+/// A text of the proxy's own statements.
 struct Text {
     text: Arc<str>,
-    /// Never that of another.
+    /// Number of the text, which no other text ever has.
     number: u64,
-    /// The id that nodes know it by, once it is known.
+    /// Id under which nodes know the text, if a PREPARE has succeeded.
     id: Option<Box<[u8]>>,
-    /// A PREPARE is under way.
+    /// True while a PREPARE is under way.
     is_asked: bool,
 }
 
-/// Texts of transactions that are kept prepared, and bytes of them. Beyond that all are forgotten,
-/// and prepared again when they are needed.
+/// Most texts of transactions that are kept prepared, and most bytes of them. Beyond that all are
+/// forgotten, and prepared again at their next use.
 const TEXTS_MAX: usize = 4_096;
 const TEXTS_BYTES_MAX: usize = 32 << 20;
 
-/// The owner of what is known of the proxy's own statements.
+/// The owner of the proxy's own statements.
 #[derive(Default)]
 pub(crate) struct Statements {
-    /// The pool that they are asked in, once there is one.
+    /// The pool of the statements, once there is one.
     pool: Option<PoolId>,
     texts: Slab<Text>,
-    /// The places of those that are the proxy's own.
+    /// Places of the texts that are constants of the proxy.
     own_texts: Vec<(&'static str, usize)>,
-    /// The places of those that are of transactions, and how long these are.
+    /// Places of the texts of transactions, and the bytes of those.
     others: HashMap<Arc<str>, usize>,
     others_bytes: usize,
     /// Number of texts so far.
     numbers: u64,
     in_flight: InFlight,
-    /// A message is put together here.
+    /// Buffer for a message.
     message: Vec<u8>,
 }
 
 impl Statements {
-    /// The place of a text of the proxy's own; there are few.
+    /// The place of a constant text. There are few of them.
     fn place(&mut self, text: &'static str) -> usize {
         let found =
             self.own_texts.iter().find(|(known, _)| std::ptr::eq(*known, text) || *known == text);
@@ -170,7 +170,7 @@ impl Statements {
         })
     }
 
-    /// The place of any other.
+    /// The place of any other text.
     fn place_of(&mut self, text: &Arc<str>) -> usize {
         if let Some(place) = self.others.get(text) {
             return *place;
@@ -192,25 +192,25 @@ impl Statements {
         self.texts.insert(Text { text, number: self.numbers, id: None, is_asked: false })
     }
 
-    /// True if one more of this kind may be in flight.
+    /// True if another statement with this purpose may be in flight.
     pub(crate) fn has_room(&self, whose: &Whose) -> bool {
         self.in_flight.has_room(whose)
     }
 
-    /// Nodes know a text of a transaction by this id.
+    /// Notes the id under which nodes know a text of a transaction.
     pub(crate) fn learn_id(&mut self, text: &Arc<str>, id: &[u8]) {
         let place = self.place_of(text);
         self.texts[place].id = Some(Box::from(id));
     }
 
-    /// Nodes know nothing under this id any more: its text is prepared again.
+    /// Forgets an id that nodes no longer know, so that its text is prepared again.
     fn forget_id(&mut self, id: &[u8]) {
         for (_, text) in self.texts.iter_mut().filter(|(_, text)| text.id.as_deref() == Some(id)) {
             text.id = None;
         }
     }
 
-    /// A node has prepared a text, or has not.
+    /// Notes the outcome of a PREPARE.
     fn prepared(&mut self, place: usize, number: u64, id: Option<&[u8]>) {
         let Some(text) = self.texts.get_mut(place).filter(|text| text.number == number) else {
             return;
@@ -222,21 +222,22 @@ impl Statements {
     }
 }
 
-/// Statements in flight, and how many of them are rows of locks.
+/// Statements in flight, with the number of rows of locks among them.
 #[derive(Default)]
 struct InFlight {
     all: Slab<Whose>,
     rows: usize,
     free_rows: usize,
-    /// By share.
+    /// Number of statements of each share.
     transactions: [usize; Share::COUNT],
-    /// The same of each client.
+    /// Number of statements of each client in each share.
     of_clients: HashMap<(Who, Share), usize>,
-    /// Texts of transactions that are being prepared for the next time.
+    /// Number of texts that are being prepared for the next time.
     prepares: usize,
 }
 
-/// The share that a statement counts to, and the client within it; none: it has no share.
+/// The share that a statement counts against, and the client within it; `None` if it counts against
+/// no share.
 fn share_of(whose: &Whose) -> Option<(Share, Option<Who>)> {
     match whose {
         Whose::Transaction(part) => Some((part.share(), part.who())),
@@ -246,7 +247,7 @@ fn share_of(whose: &Whose) -> Option<(Share, Option<Who>)> {
 }
 
 impl InFlight {
-    /// True if one more of this kind leaves the others their part.
+    /// True if another statement with this purpose leaves the others their share.
     fn has_room(&self, whose: &Whose) -> bool {
         let is_fleets = matches!(whose, Whose::Fleet(_) | Whose::Clock { .. });
         let kept_free = if is_fleets { 0 } else { IN_FLIGHT_OF_FLEET };
@@ -280,7 +281,7 @@ impl InFlight {
         self.all.insert(whose)
     }
 
-    /// Frees a place; returns its statement.
+    /// Frees a place, and returns its purpose.
     fn remove(&mut self, place: usize) -> Option<Whose> {
         let whose = self.all.try_remove(place)?;
         self.rows -= usize::from(matches!(whose, Whose::Write(_)));
