@@ -28,6 +28,8 @@ RINGS = {
     "gather": (87, 3),
     "lock-nodes": (91, 5),
     "differential": (97, 1),
+    "certificate-drivers": (100, 1),
+    "documents": (96, 1),
     "speed": (98, 1),
     "bytes": (99, 1),
     "training": (250, 1),

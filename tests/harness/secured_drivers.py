@@ -7,12 +7,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from cassandra.cluster import Cluster
+from cassandra.query import SimpleStatement
 
-from .certificates import Authority, Pair
+from . import cqlsh
+from .certificates import Authority, Pair, client_context
+from .driver import UNDISTURBED
 from .proxy import Proxy
 
 DRIVERS = Path(__file__).resolve().parents[1] / "drivers"
 PASSWORD = "secret"
+MIB = 1 << 20
+KEYSPACE = "CREATE KEYSPACE {} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 1}}"
 
 
 def needs(tool: str, name: str) -> None:
@@ -25,12 +31,41 @@ def needs(tool: str, name: str) -> None:
 
 @dataclass
 class SecuredDrivers:
-    """Drivers that verify this proxy by the authority, and show it this pair."""
+    """Unmodified drivers that verify this proxy by the authority, and show it this pair."""
 
     proxy: Proxy
     authority: Authority
     pair: Pair
     datacentre: str
+
+    def python(self, version: int) -> None:
+        cluster = Cluster([self.proxy.host], port=self.proxy.port, ssl_context=client_context(self.authority.ca, self.pair),
+                          protocol_version=version, **UNDISTURBED)
+        try:
+            session, keyspace = cluster.connect(), f"secured_python_{version}"
+            session.execute(KEYSPACE.format(keyspace))
+            session.set_keyspace(keyspace)
+            session.execute("CREATE TABLE items (k int PRIMARY KEY, v blob)")
+            insert, select = session.prepare("INSERT INTO items (k, v) VALUES (?, ?)"), session.prepare("SELECT v FROM items WHERE k = ?")
+            written = {0: b"", 1: b"small", 2: bytes(range(256)) * (MIB // 256)}
+            for key, value in written.items():
+                session.execute(insert, (key, value))
+            assert {key: session.execute(select, (key,)).one().v for key in written} == written
+            pages = session.execute(SimpleStatement("SELECT k FROM items", fetch_size=2))
+            assert pages.has_more_pages and sorted(row.k for row in pages) == [0, 1, 2]
+        finally:
+            cluster.shutdown()
+
+    def cqlsh(self, directory: Path) -> None:
+        settings = (f"[ssl]\ncertfile = {self.authority.ca}\nvalidate = true\nuserkey = {self.pair.key}\n"
+                    f"usercert = {self.pair.certificate}\n")
+        script = (f"{KEYSPACE.format('secured_cqlsh')};"
+                  "CREATE TABLE secured_cqlsh.items (k int PRIMARY KEY, v text);"
+                  "INSERT INTO secured_cqlsh.items (k, v) VALUES (1, 'written');"
+                  "PAGING 2;"
+                  "SELECT v FROM secured_cqlsh.items;")
+        said = cqlsh.run(script, self.proxy.host, self.proxy.port, directory, ["--ssl"], more_settings=settings)
+        assert "written" in said and "(1 rows)" in said, said
 
     def go(self) -> None:
         needs("go", "go")

@@ -8,10 +8,8 @@ import asyncio
 
 import pytest
 from cassandra.cluster import Cluster
-from cassandra.query import SimpleStatement
 
 from harness import cluster as ring
-from harness import cqlsh
 from harness.certificates import client_context, place
 from harness.cql import Connection
 from harness.driver import UNDISTURBED
@@ -21,7 +19,6 @@ from harness.secured_drivers import PASSWORD, SecuredDrivers
 from harness.waits import until
 
 VERSIONS = [3, 4, 5]
-MIB = 1 << 20
 ROLE, LOGIN = "application", "application secret"
 ENCRYPTION = """\
 client_encryption_options:
@@ -112,35 +109,12 @@ def drivers(proxy, at_node, authority, application):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_python_driver(proxy, authority, application, version):
-    cluster = Cluster([proxy.host], port=proxy.port, ssl_context=client_context(authority.ca, application), protocol_version=version,
-                      **UNDISTURBED)
-    try:
-        session, keyspace = cluster.connect(), f"secured_python_{version}"
-        session.execute(f"CREATE KEYSPACE {keyspace} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 1}}")
-        session.set_keyspace(keyspace)
-        session.execute("CREATE TABLE items (k int PRIMARY KEY, v blob)")
-        insert, select = session.prepare("INSERT INTO items (k, v) VALUES (?, ?)"), session.prepare("SELECT v FROM items WHERE k = ?")
-        written = {0: b"", 1: b"small", 2: bytes(range(256)) * (MIB // 256)}
-        for key, value in written.items():
-            session.execute(insert, (key, value))
-        assert {key: session.execute(select, (key,)).one().v for key in written} == written
-        pages = session.execute(SimpleStatement("SELECT k FROM items", fetch_size=2))
-        assert pages.has_more_pages and sorted(row.k for row in pages) == [0, 1, 2]
-    finally:
-        cluster.shutdown()
+def test_python_driver(drivers, version):
+    drivers.python(version)
 
 
-def test_cqlsh(proxy, authority, application, tmp_path):
-    settings = (f"[ssl]\ncertfile = {authority.ca}\nvalidate = true\nuserkey = {application.key}\n"
-                f"usercert = {application.certificate}\n")
-    script = ("CREATE KEYSPACE secured_cqlsh WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1};"
-              "CREATE TABLE secured_cqlsh.items (k int PRIMARY KEY, v text);"
-              "INSERT INTO secured_cqlsh.items (k, v) VALUES (1, 'written');"
-              "PAGING 2;"
-              "SELECT v FROM secured_cqlsh.items;")
-    said = cqlsh.run(script, proxy.host, proxy.port, tmp_path, ["--ssl"], more_settings=settings)
-    assert "written" in said and "(1 rows)" in said, said
+def test_cqlsh(drivers, tmp_path):
+    drivers.cqlsh(tmp_path)
 
 
 def test_go_drivers(drivers):

@@ -71,6 +71,17 @@ def test_a_certificate_without_names_or_for_other_hosts(authority):
     assert code == 0 and "is for localhost, 127.0.0.1, and clients reach 192.0.2.9: " in said, said
 
 
+@pytest.mark.parametrize("listener", ["admin", "locks_http"])
+def test_a_certificate_of_a_page_for_other_hosts(authority, listener):
+    pair, flag = authority.server(), f"--{listener.replace('_', '-')}"
+    tls = [f"{flag}-tls-certificate", pair.certificate, f"{flag}-tls-key", pair.key]
+    needed = ["--fleet", "main"] if listener == "locks_http" else []
+    words = "is for localhost, 127.0.0.1, and clients reach shunt.example, 192.0.2.9: "
+    for address, is_warned in [("192.0.2.9:9555,shunt.example", True), ("127.0.0.1:9555,shunt.example", False), ("0.0.0.0:9555", False)]:
+        code, said = check(flag, address, *tls, *needed)
+        assert code == 0 and (f"warning: {listener}_tls_certificate" in said and words in said) == is_warned, said
+
+
 @pytest.mark.parametrize("options, words", [
     (["--tls", "required"], "TLS needs a certificate"),
     (["--tls-client-auth", "required", "--tls", "optional"], "clients' certificates need an authority"),

@@ -104,6 +104,27 @@ def test_a_fleet_comes_to_tls_in_rounds(start, fleet, authority, application, cl
     assert third.metric("shunt_certificate_expires_seconds", use="fleet") > 0
 
 
+def test_commands_take_and_show_locks(start, fleet, authority, application, clients_ca):
+    """`shunt lock` and `shunt locks` show the proxy a certificate, and have no way in without one."""
+    context = client_context(authority.ca, application)
+    proxy = start("required", *clients_ca, *options(fleet, authority), pair=authority.member(), client=context)
+    serves_all(proxy, context, "before-commands")
+    trusted = ["--contact-points", proxy.listen, "--tls-ca", authority.ca]
+    own = ["--tls-certificate", application.certificate, "--tls-key", application.key]
+
+    def run(*command) -> tuple:
+        done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=120, check=False)
+        return done.returncode, done.stdout + done.stderr
+
+    show = [binary(), "locks", *trusted]
+    code, said = run(binary(), "lock", *trusted, *own, "--wait", "60", "job-over-tls", "--", *show, *own, "--limit", "1000")
+    assert code == 0 and "job-over-tls" in said, said
+    for command in (show, [binary(), "lock", *trusted, "job-over-tls", "--", "true"]):
+        code, said = run(*command)
+        assert code != 0 and "requires a certificate" in said, said
+    proxy.stop()
+
+
 def visit(members: list, context, session) -> tuple:
     """Connects to a member and asks it, or the next one if that restarts: whether the session was resumed, and the next one."""
     failures = []
