@@ -41,6 +41,7 @@ pub fn run(data: &[u8]) {
         mode: Mode::Cli,
         cluster: None,
         login: Login::default(),
+        server_tls: None,
         timeout_ns: TIMEOUT_NS,
         resend_ns: 5 * MILLISECOND,
         seed: 7,

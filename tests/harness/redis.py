@@ -114,16 +114,17 @@ class Processes:
 
 
 class Multiget(Processes):
-    """Servers, shims and a sidecar; all are ended with it."""
+    """Servers, shims and a sidecar; all are ended with it. `server_tls` has the options of servers that have TLS alone."""
 
-    def __init__(self, directory: Path, servers: int = 5, serve_options=(), shim_options=(), mode: str = "cli", server_options=()):
+    def __init__(self, directory: Path, servers: int = 5, serve_options=(), shim_options=(), mode: str = "cli", server_options=(),
+                 server_tls=()):
         super().__init__(directory)
         self.server_ports = [free_port() for _ in range(servers)]
         self.shim_ports = [free_port(socket.SOCK_DGRAM) for _ in range(servers)]
         self.port, self.admin_port = free_port(), free_port()
         self.has_shims = mode != "tcp"
         self.serve_options, self.shim_options = ["--mode", mode, *patient(serve_options)], patient(shim_options)
-        self.server_options = list(server_options)
+        self.server_options, self.server_tls = list(server_options), list(map(str, server_tls))
         if mode == "coordinator":
             self.shim_options += ["--peer", *(f"127.0.0.1:{port}" for port in self.shim_ports)]
 
@@ -137,8 +138,10 @@ class Multiget(Processes):
     def start_server(self, index: int):
         home = self.directory / f"redis-{index}"
         home.mkdir(exist_ok=True)
-        self.run(f"redis-{index}", ["redis-server", "--port", str(self.server_ports[index]), "--bind", "127.0.0.1", "--save", "",
-                                     "--appendonly", "no", "--dir", str(home), *self.server_options])
+        port = str(self.server_ports[index])
+        ports = ["--port", "0", "--tls-port", port, *self.server_tls] if self.server_tls else ["--port", port]
+        self.run(f"redis-{index}", ["redis-server", *ports, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", str(home),
+                                     *self.server_options])
         self._await_port(f"redis-{index}", self.server_ports[index])
 
     def start_shim(self, index: int):

@@ -17,5 +17,14 @@ def resumed(proxy, context, session) -> tuple:
             return client.session_reused, client.session
 
 
+def resumed_by(port: int, context, session, question: bytes) -> tuple:
+    """The same for a server of another protocol at a port of this host, which is asked a question."""
+    with socket.create_connection(("127.0.0.1", port), ANSWER_SECONDS) as plain:
+        with context.wrap_socket(plain, server_hostname="127.0.0.1", session=session) as client:
+            client.sendall(question)
+            assert client.recv(1)
+            return client.session_reused, client.session
+
+
 def ticket_key() -> bytes:
     return base64.b64encode(os.urandom(48)) + b"\n"

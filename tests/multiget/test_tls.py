@@ -6,8 +6,9 @@ import subprocess
 
 import pytest
 
-from harness.certificates import Authority
+from harness.certificates import Authority, client_context
 from harness.redis import ANSWER_SECONDS, Multiget, only_with, why_not
+from harness.tickets import resumed_by, ticket_key
 
 pytestmark = only_with(why_not())
 
@@ -25,8 +26,11 @@ def application(authority):
 @pytest.fixture(scope="module")
 def tier(tmp_path_factory, authority):
     pair = authority.server()
+    keys = tmp_path_factory.mktemp("tickets") / "keys"
+    keys.write_bytes(ticket_key())
+    keys.chmod(0o600)
     options = ["--tls", "required", "--tls-certificate", pair.certificate, "--tls-key", pair.key,
-               "--tls-client-ca", authority.ca, "--tls-client-auth", "required"]
+               "--tls-client-ca", authority.ca, "--tls-client-auth", "required", "--tls-ticket-keys", keys, "--tls-threads", "2"]
     with Multiget(tmp_path_factory.mktemp("tls"), servers=2, serve_options=options, mode="tcp") as tier:
         yield tier
 
@@ -86,3 +90,12 @@ def test_bytes_that_are_no_tls_harm_nobody(tier, client):
         stranger.sendall(b"\x16\x03\x01\x00\x02no")
         assert stranger.recv(100)[:1] in (b"\x15", b"")
     assert client.ping()
+
+
+def test_sessions_are_resumed_after_a_restart(tier, authority, application):
+    context = client_context(authority.ca, application)
+    was_resumed, session = resumed_by(tier.port, context, None, b"PING\r\n")
+    assert not was_resumed
+    tier.stop("sidecar")
+    tier.start_sidecar()
+    assert resumed_by(tier.port, context, session, b"PING\r\n")[0]

@@ -14,6 +14,7 @@
 //! | `store/` | the shim as a process: datagrams on one side, a connection to its server on the other |
 //! | `sidecar/` | the client as a process: applications speak RESP to it |
 //! | `login.rs` | first commands of a connection to a server |
+//! | `server_tls.rs` | TLS of such a connection |
 //! | `metrics.rs`, `admin.rs` | metrics and status |
 //!
 //! `client` and `shim` read no clock and no socket: events go in, datagrams and outcomes come out.
@@ -26,6 +27,7 @@ mod login;
 mod metrics;
 pub mod mode;
 pub mod place;
+mod server_tls;
 pub mod shim;
 mod sidecar;
 mod store;
@@ -35,6 +37,7 @@ mod tests;
 pub use admin::{ShimAdmin, SidecarAdmin};
 pub use login::Login;
 pub use metrics::ServerState;
+pub use server_tls::ServerTls;
 pub use sidecar::{Sidecar, SidecarOptions};
 pub use store::{Store, StoreOptions};
 

@@ -81,6 +81,8 @@ const BASIC: [(&[&str], &[&str]); 7] = [
             "tls",
             "tls-certificate",
             "tls-key",
+            "server-tls",
+            "server-tls-ca",
             "admin",
             "cores",
             "config",

@@ -20,7 +20,7 @@ mod warnings;
 mod watch;
 
 pub use lines::Lines;
-pub use listeners::{ListenerOptions, Listeners, PreparedListeners, server_options};
+pub use listeners::{ListenerHosts, ListenerOptions, Listeners, PreparedListeners, server_options};
 pub use metrics::{
     HandshakeResult, HeaderResult, Listener, ReloadResult, Servers, SharedFamily, TlsMetrics,
 };

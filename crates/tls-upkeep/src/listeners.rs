@@ -28,16 +28,29 @@ pub struct ListenerOptions {
     pub tokens: Option<TokenFile>,
 }
 
+/// Names and addresses by which clients reach each listener. None: these are not known.
+#[derive(Clone, Debug, Default)]
+pub struct ListenerHosts {
+    /// Hosts of the data path.
+    pub clients: Vec<String>,
+    /// Hosts of the admin pages.
+    pub admin: Vec<String>,
+    /// Hosts of locks over HTTP.
+    pub locks_http: Vec<String>,
+}
+
 impl ListenerOptions {
-    /// Checks the files. Returns warnings. `hosts` are names and addresses by which clients reach
-    /// the data path; none: these are not known.
+    /// Checks the files. Returns warnings, also about certificates for other hosts.
     ///
     /// # Errors
     /// A file cannot be used.
-    pub fn check(self, hosts: &[String]) -> Result<Vec<String>, TlsError> {
+    pub fn check(self, hosts: &ListenerHosts) -> Result<Vec<String>, TlsError> {
         let mut warnings = Vec::new();
-        let unknown: &[String] = &[];
-        let all = [(self.clients, hosts), (self.admin, unknown), (self.locks_http, unknown)];
+        let all = [
+            (self.clients, &hosts.clients),
+            (self.admin, &hosts.admin),
+            (self.locks_http, &hosts.locks_http),
+        ];
         for (options, hosts) in all {
             let Some(options) = options else { continue };
             let server = Server::open(options)?;

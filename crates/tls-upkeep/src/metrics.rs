@@ -31,6 +31,8 @@ labels! {
         Fleet = "fleet",
         /// The agents.
         Agents = "agents",
+        /// The Redis or Valkey servers of a sidecar.
+        Redis = "redis",
     }
 }
 
@@ -141,7 +143,8 @@ impl TlsMetrics {
         };
         let pairs = kinds.iter().flat_map(|servers| results.map(|result| (*servers, result)));
         let values: Vec<Value> = pairs.map(value).collect();
-        let help = "TLS handshakes with nodes, agents and other proxies of the fleet.";
+        let help =
+            "TLS handshakes with nodes, other proxies of the fleet, agents and Redis servers.";
         encoder.counter("shunt_outgoing_tls_handshakes", help, None, &values)
     }
 

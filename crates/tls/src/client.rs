@@ -81,6 +81,16 @@ impl OptionNames {
         name: "--agent-tls-name",
     };
 
+    /// Flags of a sidecar's connections to Redis or Valkey servers.
+    pub const SERVER_FLAGS: OptionNames = OptionNames {
+        servers: "redis",
+        tls: "--server-tls",
+        ca: "--server-tls-ca",
+        certificate: "--server-tls-certificate",
+        key: "--server-tls-key",
+        name: "--server-tls-name",
+    };
+
     /// Options of connections to nodes on behalf of an identity, whose table names the certificate
     /// and the key.
     pub const IDENTITIES: OptionNames = OptionNames {

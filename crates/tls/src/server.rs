@@ -117,14 +117,14 @@ impl ServerNames {
         ticket_keys: "locks_http_tls_certificate",
     };
 
-    /// Flags of the clients of a dispatcher or a sidecar.
+    /// Flags of the clients of a dispatcher, an agent or a sidecar.
     pub const CLIENT_FLAGS: ServerNames = ServerNames {
         clients: "clients",
         certificate: "--tls-certificate",
         key: "--tls-key",
         client_ca: "--tls-client-ca",
         client_auth: "--tls-client-auth",
-        ticket_keys: "--tls-certificate",
+        ticket_keys: "--tls-ticket-keys",
     };
 
     /// Flags of the admin pages of a command.

@@ -470,6 +470,7 @@ mod tests {
             mode: Mode::Tcp,
             cluster: Some(9700),
             login: Login::default(),
+            server_tls: None,
             timeout_ns: 1,
             resend_ns: 1,
             seed: 0,

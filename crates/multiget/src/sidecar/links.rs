@@ -38,6 +38,10 @@ pub(super) struct Link {
     server: usize,
     address: SocketAddr,
     pub(super) conn: Option<ConnId>,
+    /// The connection is made, and its handshake is over.
+    pub(super) is_open: bool,
+    /// The server has answered on this connection.
+    pub(super) has_answered: bool,
     scanner: Scanner,
     /// Commands that wait for the answers to the first ones: earlier they would run as another
     /// user, or on another database.
@@ -75,6 +79,8 @@ pub(super) fn of_server(server: usize, address: SocketAddr) -> [Link; 2] {
         server,
         address,
         conn: None,
+        is_open: false,
+        has_answered: false,
         scanner: Scanner::new(limits::COMMAND_BYTES_MAX),
         unsent: Vec::new(),
         expected: VecDeque::new(),
@@ -143,14 +149,15 @@ impl Sidecar {
     /// Connection of a link, opened if necessary; or the reason why it takes no command.
     pub(super) fn open_link(&mut self, io: &mut Io, index: usize) -> Result<ConnId, String> {
         let now_ns = io.now_ns();
-        let link = &mut self.links[index];
+        let link = &self.links[index];
         if let Some(why) = link.refusal(now_ns) {
             return Err(why.to_owned());
         }
         let conn = match link.conn {
             Some(conn) => conn,
             None => {
-                let conn = io.connect(link.address, limits::CONNECT_NS);
+                let conn = self.connect(io, link.address);
+                let link = &mut self.links[index];
                 link.conn = Some(conn);
                 let expect = |step| link.expected.push_back((Expected::Begins(step), now_ns));
                 self.options.login.put(version(index), io.output(conn), expect);
@@ -216,7 +223,8 @@ impl Sidecar {
                     Ok(Found::Waits) => return at,
                     Ok(Found::Part(length)) => return at + length,
                     Err(error) => {
-                        self.lose(io, index, &format!("has answered what is not RESP: {error}"));
+                        let what = self.unreadable(&data[at..], &error);
+                        self.lose(io, index, &what);
                         return data.len();
                     }
                 };
@@ -226,6 +234,7 @@ impl Sidecar {
                 continue;
             }
             let link = &mut self.links[index];
+            link.has_answered = true;
             let Some((expected, _)) = link.expected.pop_front() else {
                 self.lose(io, index, "has sent an answer to no request");
                 return data.len();
@@ -337,6 +346,8 @@ impl Sidecar {
             io.abort(conn);
         }
         link.scanner = Scanner::new(limits::COMMAND_BYTES_MAX);
+        let is_open = std::mem::take(&mut link.is_open);
+        link.has_answered = false;
         let why = format!("ERR the server {} {what}", link.address);
         // Another node may have its slots now.
         self.want_slots();
@@ -345,7 +356,9 @@ impl Sidecar {
         // The server has refused the first commands, or is absent.
         let is_refused =
             link.refused.as_ref().is_some_and(|refused| io.now_ns() < refused.until_ns);
-        let was_sent = std::mem::take(&mut link.unsent).is_empty() && !is_refused;
+        let was_sent = std::mem::take(&mut link.unsent).is_empty()
+            && !is_refused
+            && (is_open || self.options.server_tls.is_none());
         self.metrics.links_lost.add(1);
         for (expected, _) in expected {
             match expected {
@@ -381,6 +394,9 @@ impl Sidecar {
             _ => "has closed the connection",
         };
         self.links[index].conn = None;
+        if self.tls_failed(io, index, reason) {
+            return;
+        }
         match reason {
             CloseReason::ConnectFailed(_) => self.refuse(io, index, what),
             CloseReason::ConnectTimedOut => self.refuse_silent(io, index, what),
@@ -390,7 +406,7 @@ impl Sidecar {
     }
 
     /// Refuses commands to the server for a while.
-    fn refuse(&mut self, io: &Io, index: usize, what: &str) {
+    pub(super) fn refuse(&mut self, io: &Io, index: usize, what: &str) {
         let link = &mut self.links[index];
         let why = format!("ERR the server {} {what}", link.address);
         link.refused =

@@ -21,6 +21,7 @@
 //! | `parts.rs`, `split.rs` | commands that several servers carry out in parts |
 //! | `cluster.rs` | placement of a cluster's slots, and redirected commands |
 //! | `links.rs` | connections to servers |
+//! | `encryption.rs` | TLS of these |
 //! | `health.rs` | servers that have failed |
 //! | `apps.rs` | applications, and their answers in order |
 //! | `lines.rs` | waiting lines of applications |
@@ -30,6 +31,7 @@
 
 mod apps;
 mod cluster;
+mod encryption;
 mod health;
 mod intake;
 mod lines;
@@ -56,6 +58,7 @@ use crate::login::Login;
 use crate::metrics::SidecarMetrics;
 use crate::mode::Mode;
 use crate::place::{Places, SLOTS};
+use crate::server_tls::ServerTls;
 use apps::App;
 use cluster::Cluster;
 use health::HealthTable;
@@ -79,6 +82,8 @@ pub struct SidecarOptions {
     pub cluster: Option<u16>,
     /// Login for connections to servers.
     pub login: Login,
+    /// TLS of connections to servers; `None`: clear text.
+    pub server_tls: Option<Arc<dyn ServerTls>>,
     /// Time limit of a multiget, and of any other command's answer.
     pub timeout_ns: u64,
     /// Time without an answer after which keys are repeated.

@@ -28,8 +28,11 @@ impl Service for Sidecar {
         self.set_peer(conn, Peer::App(app));
     }
 
-    fn connected(&mut self, _io: &mut Io, _conn: ConnId) {
+    fn connected(&mut self, io: &mut Io, conn: ConnId) {
         // The first bytes are already in its output.
+        if let Peer::Link(link) = self.peer(conn) {
+            self.link_opened(io, link);
+        }
     }
 
     fn received(&mut self, io: &mut Io, conn: ConnId, data: &[u8]) -> usize {

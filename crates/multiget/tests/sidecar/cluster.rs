@@ -218,6 +218,7 @@ fn scene(seed: u64) -> Tier {
         mode: if seed.is_multiple_of(3) { Mode::Cli } else { Mode::Tcp },
         cluster: Some(9700),
         login: Login::default(),
+        server_tls: None,
         timeout_ns: 5 * SECOND,
         resend_ns: 20 * MILLISECOND,
         seed,

@@ -10,13 +10,15 @@ mod health;
 mod login;
 mod script;
 mod server;
+mod sessions;
 mod split;
 mod turns;
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use shunt_multiget::mode::Mode;
-use shunt_multiget::{Login, Mail, Sidecar, SidecarOptions};
+use shunt_multiget::{Login, Mail, ServerTls, Sidecar, SidecarOptions};
 use shunt_reactor::sim::{HostId, MILLISECOND, Options, Random, SECOND, World, for_seeds};
 
 use app::App;
@@ -45,6 +47,16 @@ impl Scene {
     }
 
     fn with_login(seed: u64, options: Options, apps: usize, login: Login) -> Scene {
+        Self::build(seed, options, apps, login, None)
+    }
+
+    fn build(
+        seed: u64,
+        options: Options,
+        apps: usize,
+        login: Login,
+        server_tls: Option<Arc<dyn ServerTls>>,
+    ) -> Scene {
         let mut world = World::new(seed, options);
         let add = |world: &mut World, index| {
             let server = world.add("server", Server::default());
@@ -58,6 +70,7 @@ impl Scene {
             mode: if seed.is_multiple_of(3) { Mode::Cli } else { Mode::Tcp },
             cluster: None,
             login,
+            server_tls,
             timeout_ns: 5 * SECOND,
             resend_ns: 20 * MILLISECOND,
             seed,

@@ -20,6 +20,8 @@ pub(crate) struct Server {
     pub(crate) answer: Option<Vec<u8>>,
     /// Sends a push message before each answer of RESP3.
     pub(crate) speaks_up: bool,
+    /// Takes whatever comes for noise, as a server in clear text takes TLS.
+    pub(crate) hears_noise: bool,
 }
 
 impl Server {
@@ -91,6 +93,11 @@ impl Service for Server {
     fn connected(&mut self, _io: &mut Io, _conn: ConnId) {}
 
     fn received(&mut self, io: &mut Io, conn: ConnId, data: &[u8]) -> usize {
+        if self.hears_noise {
+            io.output(conn).extend_from_slice(b"-ERR Protocol error\r\n");
+            io.close(conn);
+            return data.len();
+        }
         let (mut command, mut at) = (Command::default(), 0);
         while read_command(&data[at..], 1 << 20, &mut command).expect("the sidecar speaks RESP") {
             let mut out = Vec::new();

@@ -56,6 +56,18 @@ pub struct HttpAddress {
     pub names: Vec<String>,
 }
 
+impl HttpAddress {
+    /// Names and addresses by which clients reach the listener. None if it has no name, and listens
+    /// on every address of its host.
+    pub fn hosts(&self) -> Vec<String> {
+        let address = self.listen.ip().to_canonical();
+        let address = (!address.is_unspecified()).then_some(address);
+        let local = address.filter(IpAddr::is_loopback).map(|_| "localhost".to_owned());
+        let address = address.map(|address| address.to_string());
+        self.names.iter().cloned().chain(address).chain(local).collect()
+    }
+}
+
 impl From<SocketAddr> for HttpAddress {
     fn from(listen: SocketAddr) -> Self {
         Self { listen, names: Vec::new() }

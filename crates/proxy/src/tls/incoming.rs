@@ -6,12 +6,12 @@ use std::time::Duration;
 use shunt_reactor::HandshakeLimits;
 use shunt_tls::{ClientAuth, ServerNames, ServerOptions, TlsError};
 use shunt_tls_upkeep::{
-    ListenerOptions, Listeners, PagesExposure, TlsMetrics, TokenFile, server_options,
+    ListenerHosts, ListenerOptions, Listeners, PagesExposure, TlsMetrics, TokenFile, server_options,
 };
 use shunt_wire::cql::envelope::{Header, append, opcode};
 use shunt_wire::cql::message::{encode, error_code};
 
-use crate::config::{Config, Listen, ListenAddress, Tls};
+use crate::config::{Config, HttpAddress, Listen, ListenAddress, Tls};
 
 /// The option with the tokens of the admin pages.
 const ADMIN_TOKEN_FILE: &str = "admin_token_file";
@@ -94,13 +94,28 @@ pub fn check(config: &Config) -> Result<Vec<String>, TlsError> {
     if !idle.is_empty() {
         warnings.push(format!("tls is off, so these have no effect: {}", idle.join(", ")));
     }
-    warnings.extend(listener_options(config).check(&known_hosts(config))?);
+    warnings.extend(listener_options(config).check(&listener_hosts(config))?);
     warnings.extend(escape_from_certificates(config).map(str::to_owned));
     warnings.extend(config.identity.open_files());
     warnings.extend(open_admin(config));
     warnings.extend(open_admin_cql(config));
     warnings.extend(open_locks(config));
     Ok(warnings)
+}
+
+/// Names and addresses by which clients reach each listener, as far as options name them. The admin
+/// tables have the certificate of the admin pages.
+fn listener_hosts(config: &Config) -> ListenerHosts {
+    let tables = match config.admin_cql {
+        Some(ListenAddress::Tcp(Listen(listen))) => HttpAddress::from(listen).hosts(),
+        _ => Vec::new(),
+    };
+    let hosts = |address: &Option<HttpAddress>| address.as_ref().map(HttpAddress::hosts);
+    ListenerHosts {
+        clients: known_hosts(config),
+        admin: hosts(&config.admin).into_iter().flatten().chain(tables).collect(),
+        locks_http: hosts(&config.locks_http).unwrap_or_default(),
+    }
 }
 
 /// Names and addresses by which clients reach this proxy, as far as options name them. None if it

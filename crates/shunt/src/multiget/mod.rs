@@ -3,6 +3,7 @@
 
 mod login;
 mod serve;
+mod server_tls;
 mod shim;
 
 use clap::{Args, Subcommand};
@@ -42,7 +43,7 @@ pub(crate) fn check(multiget: &Multiget, sources: &Sources) -> Exit {
     let warnings = match &multiget.command {
         MultigetCommand::Serve(serve) => {
             drop(serve.read(&mut faults));
-            [serve.common.warnings(), serve.tls.warnings()].concat()
+            [serve.common.warnings(), serve.tls_warnings()].concat()
         }
         MultigetCommand::Shim(shim) => {
             drop(shim.read(&mut faults));

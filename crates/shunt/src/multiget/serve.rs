@@ -12,6 +12,7 @@ use tracing::{info, warn};
 
 use super::datagrams;
 use super::login::ServerLogin;
+use super::server_tls::{ServerTlsOptions, to_servers};
 use crate::exit::{Exit, Failure};
 use crate::faults::{Fault, Faults, Sources};
 use crate::relay::{
@@ -70,7 +71,10 @@ pub(super) struct Serve {
     resend_ms: Duration,
     /// TLS with applications.
     #[command(flatten)]
-    pub(super) tls: ClientTls,
+    tls: ClientTls,
+    /// TLS with servers.
+    #[command(flatten)]
+    server_tls: ServerTlsOptions,
     /// Login at the servers.
     #[command(flatten)]
     login: ServerLogin,
@@ -224,6 +228,7 @@ impl Serve {
     pub(super) fn read(&self, faults: &mut Faults) -> Option<(Servers, Login, Mode)> {
         self.common.check(faults);
         self.tls.check(faults);
+        self.server_tls.check(self.has_shims(), faults);
         self.check_together(faults);
         self.check_cluster(faults);
         let servers = self.servers(faults);
@@ -231,12 +236,17 @@ impl Serve {
         Some((servers, login?, mode?))
     }
 
+    /// Warnings about the files of TLS.
+    pub(super) fn tls_warnings(&self) -> Vec<String> {
+        [self.tls.warnings(), self.server_tls.warnings()].concat()
+    }
+
     pub(super) fn run(&self, sources: &Sources) -> Result<Exit, Failure> {
         let mut faults = Faults::default();
         let read = self.read(&mut faults);
         self.common.begin(faults, sources)?;
         let Some((servers, login, mode)) = read else { return Ok(Exit::Configuration) };
-        self.tls.warnings().iter().for_each(|warning| warn!("{warning}"));
+        self.tls_warnings().iter().for_each(|warning| warn!("{warning}"));
         let listeners = listen(&self.listen)?;
         let mut sockets = Vec::new();
         if self.has_shims() {
@@ -245,6 +255,11 @@ impl Serve {
                 sockets.extend(datagrams("--from", self.from, 1)?);
             }
         }
+        let outgoing = self.server_tls.open()?;
+        let server_tls = outgoing.as_ref().map(|tls| {
+            let addresses = servers.iter().map(|(server, _)| *server);
+            to_servers(tls, addresses.zip(self.server.iter().map(String::as_str)))
+        });
         let sidecar = |_| {
             let mut seed = [0; 8];
             random(&mut seed);
@@ -253,6 +268,7 @@ impl Serve {
                 mode,
                 cluster: self.cluster.then_some(self.shim_port),
                 login: login.clone(),
+                server_tls: server_tls.clone(),
                 timeout_ns: nanos(self.timeout_ms),
                 resend_ns: nanos(self.resend_ms),
                 seed: u64::from_ne_bytes(seed),
@@ -268,7 +284,8 @@ impl Serve {
             datagrams: sockets,
             is_agent: false,
             tls: self.tls.listener(redis_refusal),
-            agents: None,
+            handshakes: self.tls.handshakes(),
+            servers: outgoing,
             shown: SidecarAdmin::new(
                 services.iter().map(Sidecar::metrics).collect(),
                 servers.clone(),

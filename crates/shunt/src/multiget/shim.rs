@@ -7,6 +7,7 @@ use clap::Args;
 use shunt_multiget::limits::SERVERS_MAX;
 use shunt_multiget::shim::{CoordinatorOptions, Prefix, ShimOptions};
 use shunt_multiget::{Login, Mail, ShimAdmin, Store, StoreOptions};
+use shunt_reactor::HandshakeLimits;
 use shunt_reactor::moving::Mover;
 use tracing::info;
 
@@ -141,7 +142,8 @@ impl Shim {
             datagrams: sockets,
             is_agent: false,
             tls: None,
-            agents: None,
+            handshakes: HandshakeLimits::default(),
+            servers: None,
             shown: ShimAdmin::new(services.iter().map(Store::metrics).collect(), server),
             mover: Mover::None,
         };

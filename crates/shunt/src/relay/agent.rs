@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 use shunt_agent::{Agent, AgentAdmin, AgentMail, AgentOptions, Anywhere, PacketFilter};
 use shunt_handover::limits::FLOWS_MAX;
 use shunt_handover::session::SharedKey;
+use shunt_reactor::HandshakeLimits;
 use shunt_reactor::moving::Mover;
 use tracing::{info, warn};
 
@@ -172,7 +173,8 @@ impl AgentCommand {
             datagrams: Vec::new(),
             is_agent: true,
             tls: self.tls.listener(),
-            agents: None,
+            handshakes: HandshakeLimits::default(),
+            servers: None,
             shown: AgentAdmin::new(metrics, upstream, self.vips.clone()),
             mover: if self.vips.is_empty() { Mover::None } else { self.means.mover()? },
         };

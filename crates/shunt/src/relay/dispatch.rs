@@ -207,7 +207,8 @@ impl DispatchCommand {
             datagrams: Vec::new(),
             is_agent: false,
             tls: self.tls.listener(http_refusal),
-            agents: agents.clone(),
+            handshakes: self.tls.handshakes(),
+            servers: agents.clone(),
             shown: DispatchAdmin::new(metrics, backends.clone(), handover_is),
             mover: if self.handover == When::Auto { self.means.mover()? } else { Mover::None },
         };

@@ -4,11 +4,12 @@
 mod agent;
 pub(crate) mod cql;
 mod dispatch;
-mod tls;
+pub(crate) mod outgoing;
 mod part;
 mod peer_tls;
 mod secret;
 mod steering;
+mod tls;
 
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs as _, UdpSocket};
 use std::sync::Arc;
@@ -19,13 +20,16 @@ use shunt_admin::Pages;
 use shunt_handover::limits::{RECEIVE_BYTES, UNREAD_BYTES_MAX};
 use shunt_proxy::config::{Admin, Kind as _, LogFormat, Millis};
 use shunt_reactor::moving::{Intake, Mover};
-use shunt_reactor::{Acceptor, CoreSlot, IoChoice, LoopOptions, Service, mailbox, run};
-use shunt_tls::{Client, ServerOptions};
-use shunt_tls_upkeep::{Refusal, Reloader};
+use shunt_reactor::{
+    Acceptor, CoreSlot, HandshakeLimits, IoChoice, LoopOptions, Service, mailbox, run,
+};
+use shunt_tls::ServerOptions;
+use shunt_tls_upkeep::Refusal;
 use tracing::warn;
 
 pub(crate) use agent::AgentCommand;
 pub(crate) use dispatch::DispatchCommand;
+use outgoing::Outgoing;
 use part::{AcceptsUntil, DrainTimes, LoopsPart, Notice};
 pub(crate) use part::{Orders, Shown};
 pub(crate) use secret::{private_file, random};
@@ -130,7 +134,7 @@ impl Common {
     /// Warnings about the admin pages.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let admin = self.admin.0.as_ref();
-        admin.map(|admin| self.tls.warnings(admin.listen)).unwrap_or_default()
+        admin.map(|admin| self.tls.warnings(admin)).unwrap_or_default()
     }
 
     /// Begins a process: fails with the faults if any were found, and starts the log otherwise.
@@ -162,8 +166,10 @@ pub(crate) struct Role<M> {
     pub(crate) is_agent: bool,
     /// TLS with clients, and the answer to a client that lacks it, if such a client is refused.
     pub(crate) tls: Option<(ServerOptions, Option<Refusal>)>,
-    /// TLS with agents.
-    pub(crate) agents: Option<Arc<Reloader<Client>>>,
+    /// Bounds on the handshakes of clients.
+    pub(crate) handshakes: HandshakeLimits,
+    /// TLS with the servers that the loops connect to.
+    pub(crate) servers: Option<Outgoing>,
     /// One socket per loop; empty if the role has none.
     pub(crate) datagrams: Vec<UdpSocket>,
     /// The admin view of the role.
@@ -183,8 +189,8 @@ where
     S::Mail: Copy,
 {
     let admin = common.admin.0.clone().map(admin::bind).transpose()?;
-    let tls = RelayTls::open(&common.tls, role.tls, role.agents)?;
-    let security = tls.security();
+    let tls = RelayTls::open(&common.tls, role.tls, role.servers)?;
+    let security = tls.security(role.handshakes);
     let events = Events::new();
     events.catch_signals()?;
     let handshakes_max = security.as_ref().map_or(0, |(_, limits)| limits.sockets_max());

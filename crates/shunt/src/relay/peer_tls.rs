@@ -2,17 +2,15 @@
 //! in their configuration.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use clap::Args;
 use shunt_dispatch::AgentTls;
-use shunt_proxy::config::{Kind as _, Switch};
+use shunt_proxy::config::Switch;
 use shunt_reactor::{Session, SessionInfo};
-use shunt_tls::{Client, ClientOptions, OptionNames, Server, ServerNames, ServerOptions, Verify};
-use shunt_tls_upkeep::{
-    HandshakeResult, ListenerOptions, Refusal, Reloader, Servers, expires_soon, server_options,
-};
+use shunt_tls::{ClientOptions, OptionNames, Server, ServerNames, ServerOptions, Verify};
+use shunt_tls_upkeep::{ListenerOptions, Refusal, Servers, server_options};
 
+use super::outgoing::{self, Outgoing, host, switch};
 use super::tls::{fault, file_warnings};
 use crate::faults::{Fault, Faults};
 
@@ -35,10 +33,6 @@ pub(super) struct DispatcherTls {
     /// Name that the certificate of each agent has [default: the host in --backend]
     #[arg(long, value_name = "NAME", help_heading = "TLS to agents")]
     agent_tls_name: Option<String>,
-}
-
-fn switch(text: &str) -> Result<Switch, String> {
-    Switch::from_text(text).map_err(|_| "expected on or off".to_owned())
 }
 
 impl DispatcherTls {
@@ -64,56 +58,41 @@ impl DispatcherTls {
             faults.refuse_idle("agent-tls-name", self.agent_tls_name.is_none(), on);
             return;
         };
-        faults.take(Client::open(options).map_err(fault));
+        faults.take(outgoing::check(options));
     }
 
     /// Warnings about these files.
     pub(super) fn warnings(&self) -> Vec<String> {
-        let Some(client) = self.options().and_then(|options| Client::open(options).ok()) else {
-            return Vec::new();
-        };
-        client.files().iter().filter_map(expires_soon).chain(client.warnings()).collect()
+        outgoing::warnings(self.options())
     }
 
     /// Reads the files; `None` without TLS.
-    pub(super) fn open(&self) -> Result<Option<Arc<Reloader<Client>>>, Fault> {
-        let open = |options| Reloader::open(options, Arc::default());
-        self.options().map(open).transpose().map(|tls| tls.map(Arc::new)).map_err(fault)
+    pub(super) fn open(&self) -> Result<Option<Outgoing>, Fault> {
+        self.options().map(|options| Outgoing::open(Servers::Agents, options)).transpose()
     }
 }
 
 /// TLS with the agents at these addresses, each `HOST:PORT`.
-pub(super) fn to_agents(tls: &Arc<Reloader<Client>>, backends: &[String]) -> Box<dyn AgentTls> {
+pub(super) fn to_agents(tls: &Outgoing, backends: &[String]) -> Box<dyn AgentTls> {
     let hosts = backends.iter().map(|text| host(text).to_owned()).collect();
-    Box::new(ToAgents { tls: Arc::clone(tls), hosts })
+    Box::new(ToAgents { tls: tls.clone(), hosts })
 }
 
 /// TLS of one event loop with its agents.
 struct ToAgents {
-    tls: Arc<Reloader<Client>>,
+    tls: Outgoing,
     /// Host of each agent, as its certificate names it.
     hosts: Vec<String>,
 }
 
 impl AgentTls for ToAgents {
     fn session(&self, agent: usize) -> Box<dyn Session> {
-        self.tls.current().session(&self.hosts[agent])
+        self.tls.session(&self.hosts[agent])
     }
 
     fn handshake_ended(&self, session: Option<&SessionInfo>) {
-        let result = match session {
-            Some(session) if session.resumed => HandshakeResult::Resumed,
-            Some(_) => HandshakeResult::Ok,
-            None => HandshakeResult::Failed,
-        };
-        self.tls.metrics().handshakes_with(Servers::Agents).count(result);
+        self.tls.count(session);
     }
-}
-
-/// The host of `HOST:PORT`, as a certificate names it.
-fn host(text: &str) -> &str {
-    let host = text.rsplit_once(':').map_or(text, |(host, _)| host);
-    host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
 }
 
 /// An agent's options of TLS with dispatchers and proxies.
@@ -169,16 +148,5 @@ impl AgentServerTls {
     pub(super) fn listener(&self) -> Option<(ServerOptions, Option<Refusal>)> {
         // A dispatcher or a proxy in clear text waits for the agent's first bytes and sends none.
         self.options().map(|options| (options, Some((|_: &[u8]| Vec::new()) as Refusal)))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_agents_certificate_must_have_the_host_of_the_option() {
-        let hosts = ["agent-1.example:7001", "10.0.0.7:7001", "[2001:db8::7]:7001"].map(host);
-        assert_eq!(hosts, ["agent-1.example", "10.0.0.7", "2001:db8::7"]);
     }
 }

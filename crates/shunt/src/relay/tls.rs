@@ -1,5 +1,5 @@
 //! TLS of clients and of the admin pages of a command, and the tokens of the pages. While the
-//! command runs, its [`RelayTls`] keeps these and TLS with agents up to date.
+//! command runs, its [`RelayTls`] keeps these and TLS with its servers up to date.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,18 +8,20 @@ use std::time::Instant;
 
 use clap::Args;
 use shunt_admin::{Access, Encoder, Json, Map, Part, State};
-use shunt_proxy::config::{Kind as _, Tls};
+use shunt_proxy::config::{HttpAddress, Kind as _, Tls};
 use shunt_reactor::{HandshakeLimits, Security};
-use shunt_tls::{
-    Client, ClientAuth, Server, ServerNames, ServerOptions, Sessions, TlsError, Tokens,
-};
+use shunt_tls::{ClientAuth, Server, ServerNames, ServerOptions, Sessions, TlsError, Tokens};
 use shunt_tls_upkeep::{
-    ListenerOptions, Listeners, PagesExposure, Refusal, Reloader, Servers, TlsMetrics, TokenFile,
-    server_options,
+    ListenerHosts, ListenerOptions, Listeners, PagesExposure, Refusal, Servers, TlsMetrics,
+    TokenFile, server_options,
 };
 
+use super::outgoing::Outgoing;
 use crate::faults::{Fault, Faults};
 
+/// Threads for handshakes by default, and at most.
+const THREADS: usize = 1;
+const THREADS_MAX: usize = 64;
 /// The option with the tokens of the admin pages.
 const TOKEN_FILE: &str = "--admin-token-file";
 
@@ -86,7 +88,7 @@ impl AdminTls {
     }
 
     /// Warnings about pages at this address.
-    pub(super) fn warnings(&self, listen: std::net::SocketAddr) -> Vec<String> {
+    pub(super) fn warnings(&self, pages: &HttpAddress) -> Vec<String> {
         let exposure = PagesExposure {
             names: ServerNames::ADMIN_FLAGS,
             token_file: TOKEN_FILE,
@@ -96,7 +98,9 @@ impl AdminTls {
         };
         let (admin, tokens) = (self.options(), self.tokens());
         let files = ListenerOptions { admin, tokens, ..ListenerOptions::default() };
-        exposure.warning("--admin", listen).into_iter().chain(file_warnings(files)).collect()
+        let hosts = ListenerHosts { admin: pages.hosts(), ..ListenerHosts::default() };
+        let exposed = exposure.warning("--admin", pages.listen);
+        exposed.into_iter().chain(files.check(&hosts).unwrap_or_default()).collect()
     }
 }
 
@@ -118,6 +122,18 @@ pub(crate) struct ClientTls {
     /// Certificates of clients: none, optional or required
     #[arg(long, value_name = "WHEN", default_value = "none", help_heading = "TLS")]
     tls_client_auth: ClientAuth,
+    /// File of keys for session tickets that several processes share: base64, one key a line
+    #[arg(long, value_name = "FILE", help_heading = "TLS")]
+    tls_ticket_keys: Option<PathBuf>,
+    /// Threads for TLS handshakes, 1 to 64. More than one helps where thousands of clients connect
+    /// at once
+    #[arg(long, value_name = "N", default_value_t = THREADS, value_parser = threads, help_heading = "TLS")]
+    tls_threads: usize,
+}
+
+fn threads(text: &str) -> Result<usize, String> {
+    let threads = text.parse().ok().filter(|threads| (1..=THREADS_MAX).contains(threads));
+    threads.ok_or_else(|| format!("1 to {THREADS_MAX} are allowed"))
 }
 
 fn tls(text: &str) -> Result<Tls, String> {
@@ -136,13 +152,18 @@ impl ClientTls {
             key: self.tls_key.clone()?,
             client_ca: self.tls_client_ca.clone(),
             client_auth: self.tls_client_auth,
-            ticket_keys: None,
+            ticket_keys: self.tls_ticket_keys.clone(),
         })
     }
 
     /// The options of TLS, if it is on, and the answer to clients without it if they are refused.
     pub(crate) fn listener(&self, refusal: Refusal) -> Option<(ServerOptions, Option<Refusal>)> {
         self.options().map(|options| (options, self.is_required().then_some(refusal)))
+    }
+
+    /// Bounds on handshakes.
+    pub(crate) fn handshakes(&self) -> HandshakeLimits {
+        HandshakeLimits { threads: self.tls_threads, ..HandshakeLimits::default() }
     }
 
     /// True if no client is served without TLS.
@@ -158,6 +179,8 @@ impl ClientTls {
             faults.refuse_idle("tls-key", self.tls_key.is_none(), on);
             faults.refuse_idle("tls-client-ca", self.tls_client_ca.is_none(), on);
             faults.refuse_idle("tls-client-auth", self.tls_client_auth == ClientAuth::None, on);
+            faults.refuse_idle("tls-ticket-keys", self.tls_ticket_keys.is_none(), on);
+            faults.refuse_idle("tls-threads", self.tls_threads == THREADS, on);
             return;
         }
         if self.tls_certificate.is_none() {
@@ -197,7 +220,7 @@ impl ClientTls {
 
 /// Warnings about files that can be used. The checks of the options report those that cannot.
 pub(super) fn file_warnings(files: ListenerOptions) -> Vec<String> {
-    files.check(&[]).unwrap_or_default()
+    files.check(&ListenerHosts::default()).unwrap_or_default()
 }
 
 /// A fault of an option that names a file.
@@ -209,19 +232,19 @@ pub(super) fn fault(error: TlsError) -> Fault {
 #[derive(Default)]
 pub(super) struct RelayTls {
     pub(super) listeners: Listeners,
-    agents: Option<Arc<Reloader<Client>>>,
+    servers: Option<Outgoing>,
     metrics: Arc<TlsMetrics>,
 }
 
 impl RelayTls {
     /// Reads the files. `clients` has the options of TLS with clients, and the answer to clients
-    /// without it. `agents` has TLS with agents.
+    /// without it. `servers` has TLS with servers.
     pub(super) fn open(
         pages: &AdminTls,
         clients: Option<(ServerOptions, Option<Refusal>)>,
-        agents: Option<Arc<Reloader<Client>>>,
+        servers: Option<Outgoing>,
     ) -> Result<Self, Fault> {
-        let metrics = agents.as_ref().map_or_else(Arc::default, |tls| tls.metrics());
+        let metrics = servers.as_ref().map_or_else(Arc::default, Outgoing::metrics);
         let (clients, refusal) = clients.unzip();
         let options = ListenerOptions {
             clients,
@@ -231,13 +254,16 @@ impl RelayTls {
             tokens: pages.tokens(),
         };
         let listeners = Listeners::open(options, &metrics).map_err(fault)?;
-        Ok(Self { listeners, agents, metrics })
+        Ok(Self { listeners, servers, metrics })
     }
 
-    /// The handshakes of clients, if they have TLS.
-    pub(super) fn security(&self) -> Option<(Arc<dyn Security>, HandshakeLimits)> {
+    /// The handshakes of clients within these limits, if clients have TLS.
+    pub(super) fn security(
+        &self,
+        limits: HandshakeLimits,
+    ) -> Option<(Arc<dyn Security>, HandshakeLimits)> {
         let clients = self.listeners.clients.clone()?;
-        Some((clients as Arc<dyn Security>, HandshakeLimits::default()))
+        Some((clients as Arc<dyn Security>, limits))
     }
 
     /// Adds TLS and tokens to the admin pages' access.
@@ -251,23 +277,24 @@ impl RelayTls {
 
     /// The metrics, if there is TLS or a token.
     pub(super) fn part(&self) -> Option<Arc<dyn Part>> {
-        let (metrics, has_agents) = (Arc::clone(&self.metrics), self.agents.is_some());
-        let metrics = || Arc::new(TlsPart { metrics, has_agents }) as Arc<dyn Part>;
-        (!self.listeners.is_empty() || self.agents.is_some()).then(metrics)
+        let metrics = Arc::clone(&self.metrics);
+        let servers = self.servers.as_ref().map(Outgoing::servers);
+        let is_on = !self.listeners.is_empty() || servers.is_some();
+        is_on.then(|| Arc::new(TlsPart { metrics, servers }) as Arc<dyn Part>)
     }
 
     /// Reads the files again because an operator asks for it. The log has the faults.
     pub(super) fn reload(&self) {
         self.listeners.reload();
-        if let Some(tls) = &self.agents {
-            let _ = tls.reload();
+        if let Some(tls) = &self.servers {
+            tls.reload();
         }
     }
 
     /// Reads files again that are due. Called about once a second.
     pub(super) fn tick(&self, now: Instant) {
         self.listeners.tick(now);
-        if let Some(tls) = &self.agents {
+        if let Some(tls) = &self.servers {
             tls.tick(now);
         }
     }
@@ -276,14 +303,14 @@ impl RelayTls {
 /// The admin view of TLS.
 struct TlsPart {
     metrics: Arc<TlsMetrics>,
-    /// True if the command connects to agents with TLS.
-    has_agents: bool,
+    /// Kind of the servers to which the command connects with TLS.
+    servers: Option<Servers>,
 }
 
 impl Part for TlsPart {
     fn metrics(&self, encoder: &mut Encoder<'_>) -> fmt::Result {
-        if self.has_agents {
-            self.metrics.write_outgoing(encoder, &[Servers::Agents])?;
+        if let Some(servers) = self.servers {
+            self.metrics.write_outgoing(encoder, &[servers])?;
         }
         self.metrics.write(encoder)
     }
