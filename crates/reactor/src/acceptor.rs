@@ -41,13 +41,18 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let listener = rustix::net::socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?;
     sockopt::set_socket_reuseaddr(&listener, true)?;
+    rustix::net::bind(&listener, &address)?;
+    prepare(&listener)?;
+    Ok(listener.into())
+}
+
+/// Gives a bound socket its options, and has it listen with a long backlog.
+pub(crate) fn prepare(socket: &impl AsFd) -> io::Result<()> {
     // Accepted connections inherit this option. RFC 6093, section 6: an urgent byte is like all
     // others. Otherwise the kernel would not report the number of bytes after it, and a connection
     // would move without them.
-    sockopt::set_socket_oobinline(&listener, true)?;
-    rustix::net::bind(&listener, &address)?;
-    rustix::net::listen(&listener, BACKLOG)?;
-    Ok(listener.into())
+    sockopt::set_socket_oobinline(socket, true)?;
+    Ok(rustix::net::listen(socket, BACKLOG)?)
 }
 
 /// Opens a listening Unix socket at an absolute path. It replaces the file of a process that has

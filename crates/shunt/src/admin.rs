@@ -9,6 +9,7 @@ use tracing::error;
 
 use crate::exit::{Exit, Failure};
 use crate::supervise::threads;
+use crate::systemd::sockets;
 
 /// The listener of the admin pages, and who may ask there.
 pub(crate) type Bound = (TcpListener, Access);
@@ -27,6 +28,9 @@ pub(crate) fn scheme(has_tls: bool) -> &'static str {
 /// Binds an HTTP interface; `flag` is its option.
 pub(crate) fn listen(flag: &str, address: SocketAddr) -> Result<TcpListener, Failure> {
     let bind = || {
+        if let Some(socket) = sockets::take(address) {
+            return Ok(socket);
+        }
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
         Ok(listener)

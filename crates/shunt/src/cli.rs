@@ -6,6 +6,7 @@ use shunt_bench::cli::BenchCommand;
 use crate::console::{Clients, Hot, Kick, LogLevel, Nodes, Options, Queries, Reload, Slow, Top};
 use crate::doctor::Doctor;
 use crate::fleet::Fleet;
+use crate::generate::Generate;
 use crate::help;
 use crate::lock::Lock;
 use crate::locks::Locks;
@@ -317,6 +318,13 @@ Examples:
       Compares this build with another one, in one run.
 ";
 
+const GENERATE_EXAMPLES: &str = "\
+Examples:
+  shunt generate man /usr/local/share/man/man1
+  shunt generate completions bash > /etc/bash_completion.d/shunt
+  shunt generate configuration > shunt.toml
+";
+
 /// Shunt's command line.
 #[derive(Debug, Parser)]
 #[command(name = "shunt", about = ABOUT, after_help = EXAMPLES)]
@@ -415,6 +423,9 @@ pub(crate) enum Command {
     /// Have a running proxy read its configuration again, and wait for the outcome
     #[command(after_help = help::ending(RELOAD_EXAMPLES, "reload"))]
     Reload(Box<Reload>),
+    /// Write man pages, completions or a configuration file with all options
+    #[command(after_help = help::ending(GENERATE_EXAMPLES, "generate"))]
+    Generate(Box<Generate>),
     /// Measure the proxy against direct connections, and generate load
     #[command(after_help = help::ending(BENCH_EXAMPLES, "bench"))]
     Bench(Box<Bench>),

@@ -28,7 +28,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
     ("Locks and fleets", &["fleet", "doctor", "lock", "locks"]),
     ("Large answers", &["dispatch", "agent", "switch"]),
     ("Redis", &["multiget"]),
-    ("Tools", &["bench", "help"]),
+    ("Tools", &["generate", "bench", "help"]),
 ];
 
 /// Everyday options of the commands that have many. `--help` shows these and each required one,

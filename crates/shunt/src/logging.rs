@@ -1,4 +1,5 @@
-//! Logs to standard error, as text or JSON, with a level that can change while the program runs.
+//! Logs to standard error, as text or JSON, or to the journal, with a level that can change while
+//! the program runs.
 
 use std::fmt::{Debug, Write};
 use std::io::IsTerminal;
@@ -17,6 +18,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, fmt, reload};
 
 use crate::log_queue::{LogQueue, QueueWriter};
+use crate::systemd::journal::{Entries, Journal};
 
 /// Changes the filter of the running program.
 pub(crate) struct FilterHandle(reload::Handle<EnvFilter, Registry>);
@@ -78,10 +80,16 @@ pub(crate) fn finish() {
 pub(crate) fn start(log: &str, format: LogFormat) -> Result<FilterHandle, String> {
     let (filter, handle) = reload::Layer::new(filter(log)?);
     let ansi = std::io::stderr().is_terminal();
-    let queue = LogQueue::start(std::io::stderr()).map_err(|error| error.to_string())?;
+    let journal = Journal::of_standard_error().filter(|_| format == LogFormat::Text);
+    let shape = if journal.is_some() { Shape::Entries } else { Shape::Lines(format, ansi) };
+    let queue = match journal {
+        Some(journal) => LogQueue::start(journal),
+        None => LogQueue::start(std::io::stderr()),
+    };
+    let queue = queue.map_err(|error| error.to_string())?;
     let started = tracing_subscriber::registry()
         .with(filter)
-        .with(layer(format, ansi, QueueWriter(Arc::clone(&queue))))
+        .with(layer(shape, QueueWriter(Arc::clone(&queue))))
         .try_init();
     let _ = QUEUE.set(queue);
     started.map_err(|error| error.to_string())?;
@@ -89,14 +97,34 @@ pub(crate) fn start(log: &str, format: LogFormat) -> Result<FilterHandle, String
     Ok(FilterHandle(handle))
 }
 
+/// The form of the log.
+#[derive(Clone, Copy)]
+enum Shape {
+    /// Lines of a format, with or without colours.
+    Lines(LogFormat, bool),
+    /// Entries of the journal.
+    Entries,
+}
+
 /// Builds the layer that writes events.
-fn layer<S, W>(format: LogFormat, ansi: bool, writer: W) -> Box<dyn Layer<S> + Send + Sync>
+fn layer<S, W>(shape: Shape, writer: W) -> Box<dyn Layer<S> + Send + Sync>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
 {
-    match format {
-        LogFormat::Text => {
+    match shape {
+        Shape::Entries => {
+            let fields = format::debug_fn(|out, field, value| {
+                field_as_text(out, false, field.name(), value)
+            });
+            let line = format::format().without_time().with_level(false).with_ansi(false);
+            fmt::layer()
+                .with_writer(writer)
+                .fmt_fields(fields.delimited(" "))
+                .event_format(Entries(line))
+                .boxed()
+        }
+        Shape::Lines(LogFormat::Text, ansi) => {
             let fields = format::debug_fn(move |out, field, value| {
                 field_as_text(out, ansi, field.name(), value)
             });
@@ -106,7 +134,7 @@ where
                 .fmt_fields(fields.delimited(" "))
                 .boxed()
         }
-        LogFormat::Json => {
+        Shape::Lines(LogFormat::Json, _) => {
             let events = JsonEvents(format::format().json().flatten_event(true));
             fmt::layer().json().event_format(events).with_writer(writer).boxed()
         }
@@ -202,11 +230,10 @@ mod tests {
     }
 
     /// Returns the log output of some events.
-    fn written(format: LogFormat, ansi: bool, events: impl FnOnce()) -> String {
+    fn written(shape: Shape, events: impl FnOnce()) -> String {
         let written = Written::default();
         let copy = written.clone();
-        let subscriber =
-            tracing_subscriber::registry().with(layer(format, ansi, move || copy.clone()));
+        let subscriber = tracing_subscriber::registry().with(layer(shape, move || copy.clone()));
         tracing::subscriber::with_default(subscriber, events);
         let bytes = written.0.lock().unwrap().clone();
         String::from_utf8(bytes).unwrap()
@@ -222,7 +249,7 @@ mod tests {
             tracing::info!(datacentre = %NAME, again = NAME, "connected to {NAME} \"Größe\" 'ü'");
         };
         for ansi in [false, true] {
-            let text = written(LogFormat::Text, ansi, event);
+            let text = written(Shape::Lines(LogFormat::Text, ansi), event);
             let own = |text: &str| text.replace("\u{1b}[", "");
             let line = if ansi { own(&text) } else { text.clone() };
             let line = line.strip_suffix('\n').unwrap();
@@ -244,8 +271,7 @@ mod tests {
     #[test]
     fn keys_are_a_list_in_json() {
         let line = written(
-            LogFormat::Json,
-            false,
+            Shape::Lines(LogFormat::Json, false),
             || tracing::info!(keys = ?["cores", "io"], "configuration applied"),
         );
         let event: serde_json::Value = serde_json::from_str(&line).unwrap();
@@ -255,6 +281,33 @@ mod tests {
             (&"configuration applied".into(), &"INFO".into())
         );
         assert!(line.ends_with("}\n") && line.lines().count() == 1, "{line}");
+    }
+
+    /// The journal reads `NAME=value` up to the end of the line: a name with a line end would forge
+    /// fields.
+    #[test]
+    fn entries_of_the_journal_have_fields_and_no_forged_ones() {
+        const NAME: &str = "dc\nPRIORITY=0\0\u{9b}31m";
+        let entry = written(Shape::Entries, || {
+            let _entered = tracing::error_span!("proxy", address = %NAME).entered();
+            tracing::warn!(datacentre = %NAME, nodes = 3, again = NAME, "connected to {NAME}");
+        });
+        let lines: Vec<&str> = entry.lines().collect();
+        let names: Vec<&str> =
+            lines.iter().filter_map(|line| line.split_once('=')).map(|(name, _)| name).collect();
+        let expected = "MESSAGE PRIORITY SYSLOG_IDENTIFIER SHUNT_TARGET SHUNT_DATACENTRE SHUNT_NODES SHUNT_AGAIN";
+        assert_eq!(names.join(" "), expected, "{entry}");
+        assert_eq!(names.len(), lines.len(), "{entry}");
+        assert!(lines.contains(&"PRIORITY=4") && lines.contains(&"SHUNT_NODES=3"), "{entry}");
+        assert!(lines[0].contains(r"proxy{address=dc\nPRIORITY=0\0\u{9b}31m}"), "{entry}");
+        assert!(lines[0].contains(r"connected to dc\n") && lines[0].contains("nodes=3"), "{entry}");
+        assert!(entry.ends_with('\n') && !entry.contains("WARN"), "{entry}");
+    }
+
+    #[test]
+    fn a_long_value_is_cut() {
+        let entry = written(Shape::Entries, || tracing::info!(text = "ü".repeat(1 << 20), "long"));
+        assert!(entry.len() < 64 << 10 && entry.contains("SHUNT_TEXT=ü"), "{}", entry.len());
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod exit;
 mod faults;
 mod file_defaults;
 mod fleet;
+mod generate;
 mod help;
 mod lock;
 mod locks;
@@ -25,6 +26,7 @@ mod relay;
 mod settings;
 mod supervise;
 mod switch;
+mod systemd;
 mod times;
 mod version;
 
@@ -53,9 +55,9 @@ fn run() -> ExitCode {
         #[cfg(feature = "node")]
         Some(Command::Node(command)) => node::run(*command).into(),
         #[cfg(not(feature = "node"))]
-        Some(Command::Up(_)) => node_stub::refuse("up").into(),
+        Some(Command::Up(ignored)) => node_stub::run("up", &ignored).into(),
         #[cfg(not(feature = "node"))]
-        Some(Command::Node(_)) => node_stub::refuse("node").into(),
+        Some(Command::Node(ignored)) => node_stub::run("node", &ignored).into(),
         Some(Command::Dispatch(command)) => relay::dispatch(&command, &sources).into(),
         Some(Command::Agent(command)) => relay::agent(&command, &sources).into(),
         Some(Command::Multiget(command)) => multiget::run(&command, &sources).into(),
@@ -81,6 +83,7 @@ fn run() -> ExitCode {
         Some(Command::LogLevel(level)) => level.run().into(),
         Some(Command::Kick(kick)) => kick.run().into(),
         Some(Command::Reload(reload)) => reload.run().into(),
+        Some(Command::Generate(generate)) => generate.run().into(),
         Some(Command::Bench(bench)) => shunt_bench::cli::run(bench.command),
         None => {
             print(&version::text(cli.verbose));

@@ -111,6 +111,11 @@ impl<P: Part> Part for Proxies<P> {
         self.look_at(Instant::now())
     }
 
+    fn is_stuck(&self, now: Instant) -> bool {
+        let serves = |one: &&One<P>| one.phase == Phase::Serving;
+        self.all.iter().filter(serves).any(|one| one.part.is_stuck(now))
+    }
+
     fn has_retry(&self) -> bool {
         self.all.iter().any(|one| one.part.has_retry())
     }

@@ -32,6 +32,7 @@ use tracing::info;
 use crate::exit::Exit;
 use crate::settings::Settings;
 use crate::supervise::{Events, Hangup, Supervisor};
+use crate::systemd::sockets;
 use crate::{admin, logging, print};
 
 /// Runs the proxy until a signal or a fatal error ends it.
@@ -43,6 +44,10 @@ pub(crate) fn run(settings: Settings) -> Exit {
             return Exit::Configuration;
         }
     };
+    if let Err(failure) = sockets::adopt() {
+        eprintln!("error: {}", failure.message);
+        return failure.exit;
+    }
     let filter = match logging::start(&config.log, config.log_format) {
         Ok(filter) => filter,
         Err(why) => {

@@ -304,6 +304,10 @@ impl Part for ProxyPart {
         self.reload_on_signal();
     }
 
+    fn is_stuck(&self, now: Instant) -> bool {
+        !shunt_admin::Part::stuck(&*self.pages, now).is_empty()
+    }
+
     fn drain(&mut self, signal: Option<&'static str>) -> Duration {
         let limit = Duration::from_millis(self.config.borrow().drain_timeout_ms);
         info!(signal, ?limit, "draining: no new clients, queries in flight are finished");

@@ -38,6 +38,7 @@ use crate::exit::{Exit, Failure};
 use crate::open_files;
 use crate::relay::cql::HandsOver;
 use crate::supervise::{Events, Teller, threads};
+use crate::systemd::sockets;
 
 /// Waiting mail and new connections of one core; the accepting thread waits when the mailbox is
 /// full.
@@ -92,6 +93,7 @@ pub(crate) fn bind(config: Config) -> Result<Bound, Failure> {
         .map(|http| admin::listen("--locks-http", http.listen))
         .transpose()?;
     let admin_cql = admin_cql::bind(&config)?;
+    sockets::refuse_others()?;
     Ok(Bound { config, sockets, unix, admin, admin_cql, locks_http })
 }
 
@@ -257,7 +259,10 @@ fn start_accepting(
 
 fn listen(config: &Config) -> Result<Vec<TcpListener>, Failure> {
     let bind = |address: &SocketAddr| {
-        let listener = shunt_reactor::listen(*address)?;
+        let listener = match sockets::take(*address) {
+            Some(socket) => socket,
+            None => shunt_reactor::listen(*address)?,
+        };
         if config.handover == Handover::Auto {
             limit_receive(&listener, OWNER_RECEIVE_BYTES)?;
         }

@@ -42,6 +42,7 @@ use crate::faults::{Fault, Faults, Sources};
 use crate::logging;
 use crate::open_files;
 use crate::supervise::{Events, Hangup, Supervisor, threads};
+use crate::systemd::sockets;
 
 /// Waiting mail and new connections of one loop; the accepting thread waits when the mailbox is
 /// full.
@@ -140,7 +141,10 @@ impl Common {
     /// Begins a process: fails with the faults if any were found, and starts the log otherwise.
     pub(crate) fn begin(&self, faults: Faults, sources: &Sources) -> Result<(), Failure> {
         // The log starts only after its options are known to be right.
-        faults.finish(sources).inspect_err(|failure| eprintln!("error: {}", failure.message))?;
+        faults
+            .finish(sources)
+            .and_then(|()| sockets::adopt())
+            .inspect_err(|failure| eprintln!("error: {}", failure.message))?;
         logging::start(&self.log, self.log_format).map(drop).map_err(|why| {
             let failure = Failure::from(Fault::new("log", why));
             eprintln!("error: {}", failure.message);
@@ -189,6 +193,7 @@ where
     S::Mail: Copy,
 {
     let admin = common.admin.0.clone().map(admin::bind).transpose()?;
+    sockets::refuse_others()?;
     let tls = RelayTls::open(&common.tls, role.tls, role.servers)?;
     let security = tls.security(role.handshakes);
     let events = Events::new();
@@ -239,10 +244,7 @@ where
         admin::start(listener, pages, move |failure| teller.tell(Notice::AdminEnded { failure }))?;
     }
     announce(&listening);
-    if let Some(address) = admin_address {
-        let scheme = admin::scheme(tls.listeners.admin.is_some());
-        crate::print(&format!("metrics, health and status on {scheme}://{address}\n"));
-    }
+    announce_admin(admin_address, &tls);
     let times = DrainTimes { delay: role.drain_delay, limit: common.drain_timeout_ms };
     // Owners may have to return to an ending agent for their connections.
     let accepts_until = if role.is_agent { AcceptsUntil::Ended } else { AcceptsUntil::Told };
@@ -259,10 +261,18 @@ where
     Ok(Supervisor::new(vec![Box::new(part)], Hangup::Reload).run(&events))
 }
 
+fn announce_admin(address: Option<SocketAddr>, tls: &RelayTls) {
+    if let Some(address) = address {
+        let scheme = admin::scheme(tls.listeners.admin.is_some());
+        crate::print(&format!("metrics, health and status on {scheme}://{address}\n"));
+    }
+}
+
 pub(crate) fn listen(addresses: &[SocketAddr]) -> Result<Vec<TcpListener>, Failure> {
-    let bind = |address: &SocketAddr| {
-        shunt_reactor::listen(*address)
-            .map_err(|error| admin::cannot_listen("--listen", *address, &error))
+    let bind = |address: &SocketAddr| match sockets::take(*address) {
+        Some(socket) => Ok(socket),
+        None => shunt_reactor::listen(*address)
+            .map_err(|error| admin::cannot_listen("--listen", *address, &error)),
     };
     addresses.iter().map(bind).collect()
 }

@@ -199,6 +199,10 @@ impl<M: Copy + Send + 'static> Part for LoopsPart<M> {
         self.look_at_acceptor()
     }
 
+    fn is_stuck(&self, now: Instant) -> bool {
+        !self.shown.stuck(now).is_empty()
+    }
+
     fn has_retry(&self) -> bool {
         !self.waiting.is_empty() || self.takes_new_until.is_some()
     }

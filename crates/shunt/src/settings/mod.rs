@@ -3,6 +3,7 @@
 
 #[cfg(feature = "node")]
 mod flag_reader;
+pub(crate) mod example;
 mod file;
 mod flags;
 #[cfg(feature = "node")]

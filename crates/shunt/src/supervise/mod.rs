@@ -29,6 +29,8 @@
 //!   not even by dropping the parts. Two operations take a moment: joining the proxy's accepting
 //!   thread, which checks for the order at every turn, and reading files: the configuration on
 //!   SIGHUP, and certificates once a minute, too.
+//! - *Tell the service manager that all is well* while an event loop stands still
+//!   ([`Manager`] has the rest).
 
 mod signals;
 pub(crate) mod threads;
@@ -42,11 +44,14 @@ use std::time::{Duration, Instant};
 use tracing::{error, info, warn};
 
 use crate::exit::{Exit, Failure};
+use crate::systemd::manager::Manager;
 
 /// Signals within this time after the first are one order with it.
 const ONE_ORDER: Duration = Duration::from_secs(1);
 /// Longest time between two looks at the parts: a thread may have died without a message.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Time that the service manager is to wait beyond a limit of ours.
+const GRACE: Duration = Duration::from_secs(5);
 /// Interval at which a part retries an operation.
 const RETRY: Duration = Duration::from_millis(20);
 
@@ -57,6 +62,11 @@ pub(crate) trait Part {
     /// retries delayed operations. For the first dead thread, or another reason to end, it logs
     /// that and returns the exit status; further calls report the rest.
     fn look(&mut self) -> Option<Exit>;
+
+    /// True if a thread has been busy with one thing for so long that the part does not serve.
+    fn is_stuck(&self, _now: Instant) -> bool {
+        false
+    }
 
     /// True if an operation waits for a retry.
     fn has_retry(&self) -> bool {
@@ -177,16 +187,33 @@ pub(crate) struct Supervisor {
     ordered: Option<Instant>,
     /// The exit status.
     exit: Exit,
+    manager: Manager,
+    /// The log has said that a part is stuck.
+    is_stuck: bool,
 }
 
 impl Supervisor {
     /// Creates a supervisor of these parts, given in the order in which they end.
     pub(crate) fn new(parts: Vec<Box<dyn Part>>, hangup: Hangup) -> Self {
-        Self { parts, hangup, phase: Phase::Serving, ending: 0, ordered: None, exit: Exit::Done }
+        Self::with_manager(parts, hangup, Manager::of_process())
+    }
+
+    fn with_manager(parts: Vec<Box<dyn Part>>, hangup: Hangup, manager: Manager) -> Self {
+        Self {
+            parts,
+            hangup,
+            phase: Phase::Serving,
+            ending: 0,
+            ordered: None,
+            exit: Exit::Done,
+            manager,
+            is_stuck: false,
+        }
     }
 
     /// Runs until the process should end; the caller must then end it at once.
     pub(crate) fn run(mut self, events: &Events) -> Exit {
+        self.manager.started();
         let exit = loop {
             let event = events.receiver.recv_timeout(self.due(Instant::now())).ok();
             if let Some(exit) = self.step(event, Instant::now()) {
@@ -232,7 +259,25 @@ impl Supervisor {
         {
             return Some(Exit::Interrupted);
         }
+        self.send_heartbeat(now);
         self.advance(now)
+    }
+
+    /// Tells the service manager that the process is alive, unless a part is stuck. A part that
+    /// drains stops its loops, so that none of them counts as stuck then.
+    fn send_heartbeat(&mut self, now: Instant) {
+        if !self.manager.expects_heartbeat(now) {
+            return;
+        }
+        let serves = matches!(self.phase, Phase::Serving);
+        let is_stuck = serves && self.parts.iter().any(|part| part.is_stuck(now));
+        if is_stuck && !self.is_stuck {
+            error!("an event loop stands still, so the service manager gets no heartbeat");
+        }
+        self.is_stuck = is_stuck;
+        if !is_stuck {
+            self.manager.beat(now);
+        }
     }
 
     fn look(&mut self, now: Instant) {
@@ -262,7 +307,9 @@ impl Supervisor {
 
     fn reload(&mut self) {
         if matches!(self.phase, Phase::Serving) {
+            self.manager.reloading();
             self.parts.iter_mut().for_each(|part| part.reload());
+            self.manager.started();
         }
     }
 
@@ -285,7 +332,9 @@ impl Supervisor {
     /// Drains the next part, if one is left.
     fn drain(&mut self, signal: Option<&'static str>, now: Instant) {
         if let Some(part) = self.parts.get_mut(self.ending) {
-            self.phase = Phase::Draining { until: now + part.drain(signal) };
+            let limit = part.drain(signal);
+            self.manager.stopping(limit + GRACE);
+            self.phase = Phase::Draining { until: now + limit };
         }
     }
 
@@ -308,7 +357,9 @@ impl Supervisor {
                     return None;
                 }
                 if !is_closing {
-                    self.phase = Phase::Closing { until: now + part.cut_off() };
+                    let limit = part.cut_off();
+                    self.manager.stopping(limit + GRACE);
+                    self.phase = Phase::Closing { until: now + limit };
                     continue;
                 }
                 part.give_up();

@@ -9,6 +9,8 @@ use super::*;
 const DRAIN: Duration = Duration::from_secs(30);
 const CLOSE: Duration = Duration::from_secs(10);
 const SECOND: Duration = Duration::from_secs(1);
+/// Longest time between two heartbeats that the service manager accepts.
+const WATCHDOG: Duration = Duration::from_secs(8);
 
 /// The moment when a part ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +33,7 @@ struct Fake {
     failures: VecDeque<Exit>,
     has_ended: bool,
     has_retry: bool,
+    is_stuck: bool,
     was_dropped: bool,
     diary: Rc<RefCell<Vec<String>>>,
 }
@@ -50,6 +53,10 @@ impl Part for FakePart {
 
     fn has_retry(&self) -> bool {
         self.0.borrow().has_retry
+    }
+
+    fn is_stuck(&self, _now: Instant) -> bool {
+        self.0.borrow().is_stuck
     }
 
     fn reload(&mut self) {
@@ -93,6 +100,8 @@ struct Scene {
     supervisor: Supervisor,
     fakes: [Rc<RefCell<Fake>>; 2],
     diary: Rc<RefCell<Vec<String>>>,
+    /// Messages to the service manager.
+    told: Rc<RefCell<Vec<String>>>,
     start: Instant,
     now: Instant,
     exit: Option<Exit>,
@@ -109,6 +118,7 @@ impl Scene {
                 failures,
                 has_ended: false,
                 has_retry: false,
+                is_stuck: false,
                 was_dropped: false,
                 diary,
             };
@@ -118,10 +128,18 @@ impl Scene {
         let parts =
             fakes.iter().map(|fake| Box::new(FakePart(Rc::clone(fake))) as Box<dyn Part>).collect();
         let now = Instant::now();
+        let told = Rc::<RefCell<Vec<String>>>::default();
+        let telling = Rc::clone(&told);
+        let send = move |states: &[sd_notify::NotifyState<'_>]| {
+            let states = states.iter().filter(|state| !state.to_string().starts_with("MONO"));
+            telling.borrow_mut().extend(states.map(ToString::to_string));
+        };
+        let manager = Manager::new(Box::new(send), Some(WATCHDOG));
         Self {
-            supervisor: Supervisor::new(parts, hangup),
+            supervisor: Supervisor::with_manager(parts, hangup, manager),
             fakes,
             diary,
+            told,
             start: now,
             now,
             exit: None,
@@ -179,6 +197,25 @@ impl Scene {
 
     fn diary(&self) -> Vec<String> {
         self.diary.borrow().clone()
+    }
+
+    /// Takes the messages to the service manager.
+    fn told(&self) -> Vec<String> {
+        std::mem::take(&mut self.told.borrow_mut())
+    }
+
+    /// Lets time pass; returns the longest time between two heartbeats.
+    fn silence(&mut self, time: Duration) -> Duration {
+        let (until, mut last, mut longest) = (self.now + time, self.now, Duration::ZERO);
+        while self.now < until && self.exit.is_none() {
+            self.now += self.supervisor.due(self.now).min(until - self.now);
+            self.step(None);
+            longest = longest.max(self.now - last);
+            if self.told().iter().any(|told| told == "WATCHDOG=1") {
+                last = self.now;
+            }
+        }
+        longest
     }
 }
 
@@ -464,4 +501,39 @@ fn the_supervisor_runs_on_events_and_leaves_ended_parts_alone() {
         assert_eq!(scene.supervisor.run(&events), expected);
         assert!(scene.fakes.iter().all(|fake| !fake.borrow().was_dropped), "dropping could wait");
     }
+}
+
+#[test]
+fn heartbeats_come_while_all_parts_serve_and_while_they_drain() {
+    let mut scene = never();
+    assert!(scene.silence(10 * WATCHDOG) <= WATCHDOG / 2);
+    scene.signal("SIGTERM");
+    // The loops of a part that drains end one by one.
+    scene.fakes[0].borrow_mut().is_stuck = true;
+    assert!(scene.silence(DRAIN) <= WATCHDOG / 2);
+}
+
+#[test]
+fn a_part_that_stands_still_stops_the_heartbeats_until_it_serves_again() {
+    let mut scene = never();
+    scene.silence(WATCHDOG);
+    scene.fakes[1].borrow_mut().is_stuck = true;
+    assert_eq!(scene.silence(10 * WATCHDOG), 10 * WATCHDOG);
+    scene.fakes[1].borrow_mut().is_stuck = false;
+    assert!(scene.silence(10 * WATCHDOG) <= WATCHDOG / 2);
+}
+
+#[test]
+fn the_service_manager_learns_of_reloads_and_gets_the_time_of_each_step_of_the_end() {
+    let mut scene = Scene::new([Ends::CutOff, Ends::AtOnce], Hangup::Reload);
+    scene.hangup();
+    assert_eq!(scene.told(), ["RELOADING=1", "READY=1", "WATCHDOG=1"]);
+    scene.signal("SIGTERM");
+    scene.pass_until_the_end();
+    let told = scene.told();
+    let mut told: Vec<&str> =
+        told.iter().map(String::as_str).filter(|told| *told != "WATCHDOG=1").collect();
+    told.retain(|told| *told != "STOPPING=1");
+    let drain = "EXTEND_TIMEOUT_USEC=35000000";
+    assert_eq!(told, [drain, "EXTEND_TIMEOUT_USEC=15000000", drain]);
 }

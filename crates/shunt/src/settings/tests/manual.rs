@@ -6,8 +6,8 @@ use std::path::Path;
 
 use shunt_proxy::config::{Allowed, Change, ConfigOption, DAY_MS, DefaultText, OPTIONS};
 
+use super::super::example::{example, in_file};
 use super::super::flags::flag;
-use super::{example, in_file};
 
 /// If set, the test writes the expected text into the manual.
 const UPDATE: &str = "UPDATE_DOCS";

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Parser;
 use shunt_proxy::config::{Allowed, Config, ConfigOption, OPTIONS};
 
+use super::example::{example, in_file};
 use super::*;
 
 mod manual;
@@ -16,36 +17,12 @@ struct Line {
     settings: Settings,
 }
 
-/// Returns a valid value of an option, in the form of a flag.
-fn example(option: &ConfigOption) -> String {
-    match option.allowed {
-        Allowed::Form(_, example) => example.to_owned(),
-        Allowed::WordOr(word, ..) => word.to_owned(),
-        Allowed::Numbers(lowest, _) => lowest.to_string(),
-        Allowed::Tables(_, lines) => lines.join("\n"),
-    }
-}
-
 /// Returns a value other than the default.
 fn other_than_default(option: &ConfigOption) -> String {
     match option.allowed {
         // Some defaults are the lowest or the highest value, but none is the highest but one.
         Allowed::Numbers(_, highest) => (highest - 1).to_string(),
         _ => example(option),
-    }
-}
-
-/// Converts the text of a flag to its form in the file.
-fn in_file(option: &ConfigOption, text: &str) -> String {
-    let scalar = |text: &str| {
-        // TOML has no number with a leading zero.
-        let is_number = text.parse::<i64>().is_ok_and(|number| number.to_string() == text);
-        if is_number { text.to_owned() } else { format!("{text:?}") }
-    };
-    if option.is_list {
-        format!("[{}]", text.split(',').map(scalar).collect::<Vec<_>>().join(", "))
-    } else {
-        scalar(text)
     }
 }
 
