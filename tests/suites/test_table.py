@@ -15,7 +15,8 @@ from runner import ROOT, table  # noqa: E402 (the path comes first)
 LONG = {"tests/dispatch/test_cql_drivers.py", "tests/faults/test_conditional_statements.py",
         "tests/faults/test_control_node_killed.py", "tests/faults/test_extension_installed.py",
         "tests/faults/test_node_joins.py", "tests/faults/test_node_killed.py", "tests/faults/test_node_paused.py",
-        "tests/faults/test_node_restarted.py", "tests/tls/test_other_drivers.py"}
+        "tests/faults/test_node_restarted.py", "tests/packaging/test_chart_rendering.py",
+        "tests/tls/test_other_drivers.py"}
 
 
 @pytest.fixture(scope="module")

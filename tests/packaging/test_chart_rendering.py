@@ -1,0 +1,86 @@
+"""Helm renders the golden files of the chart, and refuses values that go wrong together. UPDATE_GOLDEN=1 writes the files anew."""
+
+import json
+import os
+import subprocess
+
+import pytest
+import yaml
+
+from harness import chart
+
+HELM = chart.ROOT / "target/tools/helm"
+NAMED = ["--set", "image.repository=registry.example/shunt", "--set", "contactPoints={cassandra}"]
+
+
+def helm(*words) -> subprocess.CompletedProcess:
+    return subprocess.run([str(HELM), *map(str, words)], capture_output=True, text=True)
+
+
+def template(*words) -> subprocess.CompletedProcess:
+    return helm("template", "shunt", chart.CHART, "--namespace", "db", "--kube-version", chart.RELEASES[0], *words)
+
+
+@pytest.mark.parametrize("shape", chart.SHAPES)
+def test_golden_files_are_what_helm_renders(shape):
+    done = template("--values", chart.values(shape))
+    assert done.returncode == 0, done.stderr
+    wanted = chart.heading(shape) + done.stdout
+    if os.environ.get("UPDATE_GOLDEN"):
+        chart.golden(shape).write_text(wanted)
+    assert chart.golden(shape).read_text() == wanted
+
+
+@pytest.mark.parametrize("shape", chart.SHAPES)
+def test_helm_has_nothing_to_say(shape):
+    done = helm("lint", "--strict", chart.CHART, "--values", chart.values(shape))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("words, reason", [
+    (["--set", "contactPoints={cassandra}"], "image.repository: name the repository"),
+    (["--set", "image.repository=r"], "contactPoints: name nodes of the ring"),
+    ([*NAMED, "--set", "login.username=shunt"], "login.secretName: name the Secret"),
+    ([*NAMED, "--set", "login.secretName=shunt"], "login.username: name the role"),
+    ([*NAMED, "--set", "mode=fleet,tls.secretName=t"], "tls.mode: the proxies of a fleet"),
+    ([*NAMED, "--set", "mode=sidecar"], "sidecar.podSpec.containers: name the containers"),
+    ([*NAMED, "--set", "tls.clientAuth=required"], "tls.clientAuth: certificates of clients need tls.secretName"),
+    ([*NAMED, "--set", "nodeTLS.enabled=true"], "nodeTLS.secretName: name the Secret"),
+    ([*NAMED, "--set", "config.listen=a"], "config.listen: the chart sets it"),
+    ([*NAMED, "--set-json", "config.clients_max=1.5"], "config: 1.5 is not whole"),
+    ([*NAMED, "--set", "config.admin_tls_client_ca=a"], "the kubelet has no certificate"),
+    ([*NAMED, "--set", "tls.secret=t"], "secret"),
+    ([*NAMED, "--set", "mode=proxy"], "mode"),
+    ([*NAMED, "--set", "replicas=many"], "replicas"),
+])
+def test_values_that_go_wrong_are_refused_with_a_reason(words, reason):
+    done = template(*words)
+    assert done.returncode != 0 and reason in done.stderr, done.stderr or done.stdout
+
+
+def test_addresses_of_version_6():
+    done = template(*NAMED, "--set", "ipv6=true,mode=fleet")
+    assert done.returncode == 0 and '"[$(POD_IP)]:9042"' in done.stdout and 'listen = ["[::]:9042"]' in done.stdout, done.stderr
+
+
+def test_a_kubernetes_that_is_too_old_is_refused():
+    done = helm("template", "shunt", chart.CHART, "--kube-version", "1.29.4", *NAMED)
+    assert done.returncode != 0 and "kubeVersion" in done.stderr
+
+
+def test_the_prometheus_operator_takes_its_objects(tmp_path):
+    monitors = [chart.objects(shape)["PodMonitor"] for shape in ("tier-tls", "sidecar")]
+    schemas = "@kubernetes-models/prometheus-operator"
+    subprocess.run(["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", tmp_path, f"{schemas}@6.0.0"], check=True)
+    program = tmp_path / "check.mjs"
+    program.write_text(f'import {{PodMonitor}} from "{schemas}/monitoring.coreos.com/v1/PodMonitor";\n'
+                       "for (const each of JSON.parse(process.argv[2])) new PodMonitor(each).validate();\n")
+
+    def check(objects: list) -> subprocess.CompletedProcess:
+        return subprocess.run(["node", program, json.dumps(objects)], capture_output=True, text=True)
+
+    done = check(monitors)
+    assert done.returncode == 0, done.stderr
+    wrong = yaml.safe_load(yaml.safe_dump(monitors[0]))
+    wrong["spec"]["podMetricsEndpoints"][0]["authorization"] = "token"
+    assert check([wrong]).returncode != 0
