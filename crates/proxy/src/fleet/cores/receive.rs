@@ -1,4 +1,4 @@
-//! Messages from other cores of this process are received.
+//! Messages from other cores of this process.
 
 use std::sync::Arc;
 

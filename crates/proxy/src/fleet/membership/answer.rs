@@ -1,4 +1,4 @@
-//! Answers of nodes to the fleet's statements, as a member takes them.
+//! Answers of nodes to the fleet's statements, in the form that a member takes.
 
 use shunt_fleet::{Column, MEMBER_ROWS_MAX, Outcome, Statement};
 use shunt_wire::cql::message::{ResultMessage, Rows, error_code};
@@ -6,7 +6,7 @@ use shunt_wire::cql::message::{ResultMessage, Rows, error_code};
 use crate::control::client::Table;
 use crate::fleet::statements::Heard;
 
-/// The outcome of a statement.
+/// Converts the outcome of a statement.
 pub(super) fn outcome(statement: &Statement, heard: &Heard<'_>) -> Outcome {
     match heard {
         Heard::Result(ResultMessage::Rows(rows)) => read_rows(statement, rows),
@@ -20,7 +20,7 @@ pub(super) fn outcome(statement: &Statement, heard: &Heard<'_>) -> Outcome {
     }
 }
 
-/// The same of an answer that was copied.
+/// Converts the outcome of a statement whose answer was copied.
 pub(super) fn of_table(statement: &Statement, table: &Table) -> Outcome {
     let named = table.rows.iter().map(|values| {
         let columns = table.columns.iter().zip(values);

@@ -16,9 +16,9 @@ use crate::fleet::notices::notice::Notice;
 use crate::fleet::roster::{Fleet, Member};
 use crate::fleet::statements::{self, Levels, Whose};
 
-/// Does all that is to be done, and what comes of that.
+/// Performs all effects of the member, and those that follow from them.
 pub(super) fn perform(core: &mut Core, io: &mut Io) {
-    // Each round is answered by at most three statements that could not be sent.
+    // At most three statements of a round cannot be sent, and each gets an answer at once.
     while !core.fleet.membership.outputs.is_empty() {
         for output in std::mem::take(&mut core.fleet.membership.outputs) {
             one(core, io, output);
@@ -40,7 +40,7 @@ fn one(core: &mut Core, io: &mut Io, output: Output) {
         Output::Lost { shard, .. } => notices::tell_shard(core, io, shard, Notice::Lost(shard)),
         Output::Peers(peers) => show_peers(core, io, &peers),
         Output::Owners { .. } => show_owners(core, io),
-        // Nothing is left undone by a dead member as long as there are no transactions.
+        // A dead member leaves work behind only if there were transactions.
         Output::Redo(incarnation) => redo(core, io, incarnation),
         Output::ToldToLeave => {
             tracing::info!(
@@ -68,7 +68,7 @@ fn send(core: &mut Core, io: &mut Io, id: StatementId, statement: Statement, coo
     }
 }
 
-/// Sends one of the fleet's statements; `false`: it could not be.
+/// Sends one of the fleet's statements. Returns false if it could not be sent.
 pub(super) fn ask(
     core: &mut Core,
     io: &mut Io,
@@ -104,7 +104,7 @@ pub(super) fn consistency(level: Consistency) -> message::Consistency {
     }
 }
 
-/// A value as its type is written (native protocol, section 6).
+/// Encodes a value by its type (native protocol, section 6).
 pub(super) fn encode(value: Value<'_>, out: &mut Vec<u8>) {
     match value {
         Value::Text(text) => out.extend_from_slice(text.as_bytes()),
@@ -129,7 +129,7 @@ fn redo(core: &mut Core, io: &mut Io, incarnation: shunt_fleet::Incarnation) {
     }
 }
 
-/// Drivers are shown the members that they may connect to.
+/// Publishes the members that drivers may connect to.
 fn show_peers(core: &mut Core, io: &mut Io, peers: &[Peer]) {
     let own = core.fleet.membership.incarnation;
     let live = peers.iter().filter(|peer| !peer.leaving || Some(peer.incarnation) == own);
@@ -149,12 +149,12 @@ fn show_peers(core: &mut Core, io: &mut Io, peers: &[Peer]) {
     announce::changed(core, io, fleet);
 }
 
-/// Tells all cores who owns the shards of other proxies.
+/// Sends the owners of other proxies' shards to all cores.
 pub(super) fn show_owners(core: &mut Core, io: &mut Io) {
     let Stage::Member(member) = &core.fleet.membership.stage else { return };
     let own = core.fleet.membership.incarnation;
-    // Of another that says that it is reached here, or of what this proxy was before: what is asked
-    // of this one comes back here, and is not served. So it is not served at once.
+    // Such an owner claims this proxy's address, or is a former process of this proxy. A request to
+    // it would come back here and not be served, so it is refused at once.
     let here = core.context.config.member_address().ok();
     let address = |shard| {
         let (owner, address, _) = member.owner(shard)?;
@@ -212,8 +212,7 @@ fn take_end(core: &mut Core, io: &mut Io, end: &End) {
     end_membership(core, io, &why);
 }
 
-/// This proxy is no member any more, and its cores serve no locks from here on, whatever they were
-/// told before.
+/// Ends the membership. From here on the cores serve no locks, whatever earlier notices said.
 pub(super) fn end_membership(core: &mut Core, io: &mut Io, why: &str) {
     notices::tell_all(core, io, Notice::End);
     tell_owners(core, io, Owners([None; shunt_fleet::SHARDS]));

@@ -1,10 +1,10 @@
-//! This proxy's membership of a fleet. Core 0 runs it, as part of its loop, so that it is in the
-//! simulation too.
+//! This proxy's membership of a fleet. Core 0 runs it as a part of its loop, so that simulations
+//! have it too.
 //!
-//! [`shunt_fleet::Member`] decides; here its statements are asked, its words brought to the cores,
-//! and what it has to say logged. The fleet's row is read first: lease, longest TTL and consistency
-//! are the fleet's, not this proxy's, to set. A membership that has ended (others declared this
-//! proxy dead, because it stood still) is followed by another.
+//! [`shunt_fleet::Member`] decides. This module sends its statements, brings its notices to the
+//! cores, and logs what it reports. It reads the fleet's row first, because lease, longest TTL and
+//! consistency are the fleet's to set. When a membership ends, because others declared this paused
+//! proxy dead, another one follows.
 //!
 //! | module | what happens there |
 //! |---|---|
@@ -26,13 +26,14 @@ use shunt_reactor::Io;
 use crate::fleet::membership::state_file::StateFile;
 use crate::wakes::Wakes;
 
-/// Names the statement that reads the fleet's row before there is a member. A member counts from 0.
+/// Id of the statement that reads the fleet's row, before there is a member. The ids of a member
+/// begin at 0.
 const FIRST_READ: StatementId = StatementId(u64::MAX);
 
-/// State of the membership.
+/// Stage of the membership.
 #[derive(Default)]
 enum Stage {
-    /// Idle; the next attempt begins at this time.
+    /// Idle until the next attempt, at this time.
     #[default]
     Idle,
     /// The fleet's row is being read.
@@ -47,44 +48,45 @@ pub(crate) struct Membership {
     stage: Stage,
     /// Time of the next attempt.
     not_before_ns: u64,
-    /// Statements that were sent, to read their answers by; the member has three in flight at most.
+    /// Statements in flight, to match their answers. The member has three at most.
     asked: Vec<(StatementId, Statement)>,
     /// Effects of the member that are not performed yet.
     outputs: Vec<Output>,
     /// Times for which the timer is set.
     wakes: Wakes,
-    /// The member's name.
+    /// Name of the member.
     incarnation: Option<Incarnation>,
     /// Serial level of the fleet.
     level: Option<Level>,
-    /// Earlier incarnations of this process, whose end all its cores know of, and those of former
+    /// Earlier incarnations of this process that all its cores know to be over, and those of former
     /// processes.
     own_dead: Vec<Incarnation>,
-    /// The file in which the next process finds the names of this one.
+    /// File in which the next process finds the incarnations of this one.
     state_file: Option<StateFile>,
-    /// The last thing that was said of why there is no member.
+    /// The last reason that the log has for the lack of a member.
     told: String,
-    /// The fleet's row was asked for before; at the first time the links are being opened.
+    /// True once the fleet's row was asked for. At the first attempt the links are still being
+    /// opened.
     has_tried: bool,
-    /// The process is to end: the member leaves, and no other follows.
+    /// True if the process will end: the member leaves, and no other follows.
     leaving: bool,
     /// A step that a test leaves out.
     #[cfg(feature = "weakened")]
     pub(crate) left_out: Option<shunt_fleet::Step>,
 }
 
-/// The time, read anew. By that at which the turn began, an answer that came while this process
-/// stood still would be older than it is: a member that has just renewed its lease would be silent
-/// for too long soon, and the grace of a shard over too early.
+/// Reads the time anew. With the time at the start of the turn, an answer that arrived while the
+/// process was paused would seem older than it is. A member that has just renewed its lease would
+/// then be silent too soon, and the grace of a shard would end too early.
 fn now_ns(io: &Io) -> u64 {
     io.read_clock_ns()
 }
 
-/// Statements whose answers may still come.
+/// Statements that may still get answers.
 const ASKED_MAX: usize = 64;
 
 impl Membership {
-    /// One that has not begun.
+    /// A membership that has not begun.
     pub(crate) fn new(state_file: Option<StateFile>) -> Self {
         let own_dead = state_file.as_ref().map_or_else(Vec::new, |file| file.ended().to_vec());
         Self { own_dead, state_file, ..Self::default() }
@@ -95,7 +97,7 @@ impl Membership {
         self.member().map(Member::status)
     }
 
-    /// Why this proxy is no member, as far as that was told.
+    /// Reason for the lack of a member, as the log has it.
     pub(crate) fn not_a_member(&self) -> Option<&str> {
         (self.member().is_none() && !self.told.is_empty()).then_some(&self.told)
     }

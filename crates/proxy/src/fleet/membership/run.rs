@@ -1,4 +1,4 @@
-//! Time passes for the membership, and words and answers come in.
+//! Events of the membership: the timer, notices of cores, and answers of nodes.
 
 use shunt_fleet::schema::{FORMAT, FORMAT_MIN};
 use shunt_fleet::{
@@ -18,7 +18,7 @@ use crate::limits;
 /// The key of the timer of the membership.
 pub(crate) const TIMER: u64 = 6;
 
-/// Starts the membership if there is none, or goes on with the one there is.
+/// Starts the membership, or continues it.
 pub(crate) fn tick(core: &mut Core, io: &mut Io) {
     if core.context.index != 0
         || core.context.config.fleet.is_none()
@@ -60,7 +60,7 @@ fn count(core: &Core, now_ns: u64) {
     metrics.unsealed.set(of(&|status| status.unsealed.len() as u64));
 }
 
-/// Carries out what the member wants done, and sets the timer for what is due next.
+/// Performs the effects of the member, and sets the timer for what is due next.
 fn go_on(core: &mut Core, io: &mut Io) {
     effects::perform(core, io);
     if let Stage::Member(member) = &core.fleet.membership.stage {
@@ -75,7 +75,7 @@ fn go_on(core: &mut Core, io: &mut Io) {
 fn read_first(core: &mut Core, io: &mut Io) {
     let now_ns = now_ns(io);
     let statement = Statement::ReadFleet { serial: false };
-    // Nothing is known yet of how the fleet agrees; this is a plain read.
+    // The level of the fleet is not known yet, so this is a plain read.
     if effects::ask(core, io, FIRST_READ, &statement, Level::Serial, 0) {
         core.fleet.membership.stage = Stage::Reading { until_ns: now_ns + limits::FLEET_READ_NS };
         core.fleet.membership.remember(FIRST_READ, statement);
@@ -87,7 +87,7 @@ fn read_first(core: &mut Core, io: &mut Io) {
     }
 }
 
-/// No member for now. What is wrong is said when it is new.
+/// Notes the lack of a member, and logs a new reason.
 pub(super) fn begin_later(membership: &mut Membership, now_ns: u64, why: &str) {
     membership.stage = Stage::Idle;
     membership.not_before_ns = now_ns + limits::FLEET_RETRY_NS;
@@ -97,7 +97,7 @@ pub(super) fn begin_later(membership: &mut Membership, now_ns: u64, why: &str) {
     }
 }
 
-/// A statement of the fleet's was answered.
+/// Takes in the answer to one of the fleet's statements.
 pub(crate) fn take_answer(core: &mut Core, io: &mut Io, id: StatementId, heard: &Heard<'_>) {
     let Some(statement) = core.fleet.membership.take_asked(id) else { return };
     let (now_ns, wall_us) = (now_ns(io), io.wall_us());
@@ -138,7 +138,8 @@ pub(crate) fn take_answer(core: &mut Core, io: &mut Io, id: StatementId, heard: 
     go_on(core, io);
 }
 
-/// Shows a format that this version does not know, if that is why this proxy is no member.
+/// Publishes a format that this version does not know, if that is the reason for the lack of a
+/// member.
 pub(super) fn note_format(core: &Core, refusal: Option<&Refusal>) {
     let format = match refusal {
         Some(Refusal::Format { fleet, .. }) => u64::from(fleet.unsigned_abs()),
@@ -218,7 +219,7 @@ fn replicas(replication: &Replication, datacentre: Option<&str>) -> u32 {
     }
 }
 
-/// A name that was never used: random, and different for each time and process.
+/// A new name: random, and different for each time and process.
 fn new_incarnation(core: &mut Core, wall_us: i64) -> Incarnation {
     let halves = [core.context.random(), core.context.random() ^ wall_us.cast_unsigned()];
     let mut bytes = [0; 16];
@@ -230,7 +231,7 @@ fn new_incarnation(core: &mut Core, wall_us: i64) -> Incarnation {
     Incarnation(bytes)
 }
 
-/// A core that keeps locks has something to say.
+/// Takes a notice of a core that keeps locks.
 pub(crate) fn take_notice(core: &mut Core, io: &mut Io, notice: Notice) {
     let (now_ns, wall_us) = (now_ns(io), io.wall_us());
     let Membership { stage: Stage::Member(member), outputs, .. } = &mut core.fleet.membership
@@ -250,7 +251,7 @@ pub(crate) fn take_notice(core: &mut Core, io: &mut Io, notice: Notice) {
     go_on(core, io);
 }
 
-/// The proxy is about to stop: it hands over what it has.
+/// Hands everything over, because the proxy is about to stop.
 pub(crate) fn leave(core: &mut Core, io: &mut Io) {
     let (now_ns, wall_us) = (now_ns(io), io.wall_us());
     core.fleet.membership.leaving = true;
@@ -265,7 +266,7 @@ pub(crate) fn leave(core: &mut Core, io: &mut Io) {
     go_on(core, io);
 }
 
-/// Leaves the fleet without telling it: the proxy is about to stop, reaches no node and holds no
+/// Leaves the fleet without announcing it. The proxy is about to stop, reaches no node and holds no
 /// lock. The others learn of it when its lease ends.
 pub(crate) fn leave_untold(core: &mut Core, io: &mut Io) {
     if core.fleet.membership.leaving && core.fleet.membership.member().is_some() {
@@ -276,12 +277,12 @@ pub(crate) fn leave_untold(core: &mut Core, io: &mut Io) {
     }
 }
 
-/// True if there is nothing left that the fleet should be told before this process ends.
+/// True if the fleet need not be told anything more before this process ends.
 pub(crate) fn has_left(membership: &Membership) -> bool {
     !matches!(membership.stage, Stage::Member(_))
 }
 
-/// The member is no more; another may follow.
+/// Ends the member. Another may follow.
 pub(super) fn ended(membership: &mut Membership, now_ns: u64, why: &str) {
     if let Some(incarnation) = membership.incarnation.take() {
         membership.own_dead.push(incarnation);

@@ -1,12 +1,12 @@
-//! Proof that earlier processes of this proxy have ended, so that a restart need not wait for their
+//! Proof that former processes of this proxy have ended, so that a restart need not wait for their
 //! leases.
 //!
-//! The file names the incarnations of the process that holds its lock, and the kernel lets go of
-//! the lock when that process ends, however it does. So whoever has the lock knows that all of them
-//! have ended. This may never be said of a process that runs: not if the file was copied, was
-//! brought to another host or restored there, or cannot be read as it was written. The file
-//! therefore says as well which file it is, and since which boot of the host; of any other nothing
-//! is known, and the others wait for the lease.
+//! The file names the incarnations of the process that holds its lock. The kernel releases the lock
+//! when that process ends, in whatever way. A process that gets the lock thus knows that all of
+//! them have ended. This must never be concluded for a process that runs: not if the file was
+//! copied, was moved to another host or restored there, or is not as it was written. The file
+//! therefore also identifies itself and the boot of the host. Any other file proves nothing, and
+//! the fleet waits for the lease.
 
 use std::fmt;
 use std::fs::{File, OpenOptions, TryLockError};
@@ -16,16 +16,15 @@ use std::path::{Path, PathBuf};
 
 use shunt_fleet::Incarnation;
 
-/// Names the boot of the host: proc(5).
+/// File with the id of the host's boot: proc(5).
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
-/// Incarnations that are kept: those that have not been taken over from yet may be more than one,
-/// after several restarts.
+/// Most incarnations in the file. After several restarts, more than one may still own shards.
 const KEPT_MAX: usize = 8;
 /// Limit on the size of a state file, which is far smaller; a longer file is ignored.
 const BYTES_MAX: u64 = 4096;
 const TITLE: &str = "# incarnations of the proxy that holds the lock of this file";
 
-/// The file of `--fleet-state`, locked for as long as this exists.
+/// The file of `--fleet-state`, locked while this value exists.
 #[derive(Debug)]
 pub struct StateFile {
     file: File,
@@ -34,7 +33,7 @@ pub struct StateFile {
     incarnations: Vec<Incarnation>,
 }
 
-/// Why the file cannot be used.
+/// Reason why the file cannot be used.
 #[derive(Debug)]
 pub struct Unusable {
     path: PathBuf,
@@ -53,15 +52,15 @@ impl StateFile {
     /// Opens or makes the file, and locks it.
     ///
     /// # Errors
-    /// It cannot be opened or read; it is something else's; or another process has it locked: each
-    /// proxy needs a file of its own.
+    /// The file cannot be opened or read, belongs to something else, or is locked by another
+    /// process: each proxy needs its own.
     pub fn open(path: &Path) -> Result<Self, Unusable> {
-        // Without it nothing is known of earlier processes, and later ones will know nothing of
-        // this one.
+        // Without the lock nothing is known of former processes, and later ones will know nothing
+        // of this one.
         let boot = std::fs::read_to_string(BOOT_ID).unwrap_or_default();
         let opened = Self::open_on(path, boot.trim())?;
-        // Never closed, so that the lock lasts as long as the process: whoever has this may end
-        // while other cores grant locks still.
+        // The file is never closed, so that the lock lasts as long as the process: the owner of
+        // this value may end while other cores still grant locks.
         let kept = opened.file.try_clone();
         let kept = kept.map_err(|error| Unusable {
             path: path.to_owned(),
@@ -80,7 +79,7 @@ impl StateFile {
         let about = file
             .metadata()
             .map_err(|error| unusable(format!("it cannot be looked at: {error}")))?;
-        // Reading from a fifo or a terminal would wait for whoever writes there.
+        // Reading from a FIFO or a terminal would wait for its writer.
         if !about.is_file() {
             return Err(unusable("it is not a regular file".to_owned()));
         }
@@ -117,10 +116,10 @@ impl StateFile {
         &self.incarnations
     }
 
-    /// Notes the name that this process takes, before anybody hears of it.
+    /// Adds the name that this process takes, before any other process learns it.
     ///
     /// # Errors
-    /// It cannot be written. The next process then waits for the lease.
+    /// The file cannot be written. The next process then waits for the lease.
     pub(crate) fn note(&mut self, incarnation: Incarnation) -> std::io::Result<()> {
         self.incarnations.push(incarnation);
         let excess = self.incarnations.len().saturating_sub(KEPT_MAX);
@@ -129,14 +128,14 @@ impl StateFile {
         for incarnation in &self.incarnations {
             text.push_str(&format!("{incarnation}\n"));
         }
-        // What is there is cut off first: a process that is killed in between leaves a file that
+        // The old content is cut off first: a process that is killed in between leaves a file that
         // says too little.
         self.file.set_len(0)?;
         self.file.write_all_at(text.as_bytes(), 0)
     }
 }
 
-/// The incarnations; nothing unless every line is as it is written.
+/// The incarnations, or nothing unless every line is valid.
 fn parse(text: &str, place: &str) -> Option<Vec<Incarnation>> {
     let mut lines = text.strip_suffix('\n')?.lines();
     if lines.next()? != TITLE || lines.next()? != place {

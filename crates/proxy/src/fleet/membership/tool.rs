@@ -9,25 +9,26 @@ use shunt_wire::cql::message::{Consistency, error_code};
 use super::{answer, effects};
 use crate::control::client::{Client, Failed, Table};
 
-/// Time that nodes have to agree on a schema after a change.
+/// Time for nodes to agree on a schema after a change.
 const AGREEMENT_MAX: Duration = Duration::from_secs(30);
 const AGREEMENT_PAUSE: Duration = Duration::from_millis(100);
-/// How long a statement is asked again whose fate nodes leave open, and after which pause.
+/// Time for which a statement with an unknown outcome is repeated, and the pause before each
+/// attempt.
 pub const DOUBT_MAX: Duration = Duration::from_secs(30);
 const DOUBT_PAUSE: Duration = Duration::from_millis(200);
 
-/// The result of [`found`]: the tables that it made, and those that existed.
+/// Result of [`found`]: the tables that it created, and those that existed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Founded {
-    /// The fleet's row was not there; otherwise it is left as it is.
+    /// True if the fleet's row was created; an existing one is not changed.
     pub is_new: bool,
-    /// Tables that were not there, with their keyspaces.
+    /// Tables that were created, with their keyspaces.
     pub made: Vec<String>,
-    /// Tables that were.
+    /// Tables that existed.
     pub were_there: Vec<String>,
 }
 
-/// Makes the tables, as far as they are not there, and the fleet's row.
+/// Creates the missing tables, and the fleet's row.
 ///
 /// # Errors
 /// A node refused a statement, or the nodes did not agree on the schema in time.
@@ -64,8 +65,8 @@ pub fn found(
     Ok(founded)
 }
 
-/// Whether the fleet's row was made just now. It may have been by an attempt of which nodes left
-/// open what came of it: then it is there as it was wanted, and no proxy has changed it.
+/// True if the fleet's row was created just now. An attempt whose outcome nodes left open may have
+/// created it; then the row is as wanted, and no proxy has changed it.
 fn is_made(
     row: &NewFleet,
     outcome: &Outcome,
@@ -82,18 +83,18 @@ fn is_made(
     Ok(is_as_wanted && there.epoch == 0)
 }
 
-/// Whether a table is there.
+/// State of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum There {
-    /// No table has that name.
+    /// There is no table of this name.
     Not(String),
     /// The table exists and has the columns.
     AsMade(String),
-    /// Another table has that name, with the difference.
+    /// The name belongs to a table that differs in this way.
     Anothers(String),
 }
 
-/// Advice about another table of the name that one of [`schema::tables`] gives.
+/// Advice about a table that has the name of one of [`schema::tables`] and differs from it.
 pub fn remedy(statement: &str) -> &'static str {
     match schema::is_in_one_partition(statement) {
         // Dropping the table too early loses all modes or rules.
@@ -106,10 +107,10 @@ pub fn remedy(statement: &str) -> &'static str {
     }
 }
 
-/// Whether the table that one of [`schema::tables`] makes is there.
+/// Looks for a table of [`schema::tables`].
 ///
 /// # Errors
-/// The node refused to say, or did not answer.
+/// The node refused the question, or did not answer.
 pub fn look(client: &mut Client, statement: &str) -> Result<There, Failed> {
     let Some((keyspace, table, columns)) = schema::table_of(statement) else {
         return Ok(There::Not(String::new()));
@@ -138,11 +139,11 @@ pub fn look(client: &mut Client, statement: &str) -> Result<There, Failed> {
     })
 }
 
-/// The replication of a fleet's keyspaces: as `wanted`, or as they are if the fleet exists.
+/// The replication of a fleet's keyspaces: as `wanted`, or as it is if the fleet exists.
 ///
 /// # Errors
-/// There is no fleet, but keyspaces of these names with another replication. Or the node refused to
-/// answer, or did not answer.
+/// There is no fleet, but keyspaces of these names have another replication. Or the node refused
+/// the question, or did not answer.
 pub fn replication(
     client: &mut Client,
     wanted: &Replication,
@@ -171,10 +172,10 @@ pub fn replication(
     Ok(wanted.clone())
 }
 
-/// The outcome of a statement on the fleet's tables.
+/// Runs a statement on the fleet's tables.
 ///
 /// # Errors
-/// A node refused it, or did not answer.
+/// A node refused the statement, or did not answer.
 pub fn ask(
     client: &mut Client,
     name: &str,
@@ -196,12 +197,12 @@ pub fn ask(
     Ok(answer::of_table(statement, &table))
 }
 
-/// The same for a conditional statement that does no harm when it is carried out twice: where nodes
-/// leave open if it was, it is asked again, for so long. Also `true` where it was: a statement that
-/// was not applied then may have been by an earlier attempt.
+/// Runs a conditional statement that may be carried out twice without harm. If nodes leave its
+/// outcome open, it is repeated for a limited time, and the second value is true: an earlier attempt
+/// may have been applied, even if the last one was not.
 ///
 /// # Errors
-/// A node refused it, or it is still open, or the connection was lost.
+/// A node refused the statement, its outcome is still open, or the connection was lost.
 pub fn ask_until_known(
     client: &mut Client,
     name: &str,
@@ -230,7 +231,7 @@ fn until_known<C>(
     }
 }
 
-/// Whether a node's error leaves open if a statement was carried out.
+/// True if a node's error leaves open whether a statement was carried out.
 pub fn is_open(failed: &Failed) -> bool {
     matches!(failed.code, Some(error_code::WRITE_TIMEOUT | error_code::CAS_WRITE_UNKNOWN))
 }

@@ -1,4 +1,4 @@
-//! A node is asked about a right, and its verdict kept.
+//! Questions to nodes about rights, whose verdicts are kept.
 
 use shunt_reactor::Io;
 
@@ -10,7 +10,7 @@ use crate::fleet::statements::{self, Heard, Whose};
 use crate::ids::PoolId;
 use crate::transactions::part::Who;
 
-/// A node's answer to a question about a right, or the want of one.
+/// A node's answer to a question about a right, or the reason for its absence.
 pub(crate) struct Answer {
     pub(crate) right: Right,
     /// Number of the question.
@@ -22,17 +22,17 @@ pub(crate) struct Answer {
     pub(crate) reading: Reading,
 }
 
-/// Why a question was not sent.
+/// Reason why a question was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotAsked {
-    /// Too many questions are on their way, in all or of this role.
+    /// Too many questions are in flight, in all or of this role.
     Full,
     /// The pool has no link.
     NoLink,
 }
 
-/// Asks a node about a right, over a link of this pool: the number of the question. `who`: whose
-/// share of the questions it counts to.
+/// Asks a node about a right, over a link of this pool. Returns the number of the question. `who`
+/// is the role whose share the question counts against.
 pub(crate) fn ask(
     core: &mut Core,
     io: &mut Io,
@@ -41,13 +41,13 @@ pub(crate) fn ask(
     who: Who,
 ) -> Result<u64, NotAsked> {
     let number = core.fleet.rights.inquiries.next_number();
-    // Few questions are about locks, and they must not wait for the many about tables.
+    // Questions about locks are few, and must not wait for the many about tables.
     let who = (!matches!(right.action, Action::UseLocks(_))).then_some(who);
     let whose = Whose::Right { pool, number, who };
     if !core.fleet.statements.has_room(&whose) {
         return Err(NotAsked::Full);
     }
-    // Before the question is sent: the node looks at the role's rights later than that.
+    // The time is taken before the question is sent, so the node checks the right later than that.
     let asked_ns = io.read_clock_ns();
     let text = question::text(&right.action);
     if !statements::ask::ask_in(core, io, pool, whose, &text, question::level(&right.action)) {
@@ -57,7 +57,7 @@ pub(crate) fn ask(
     Ok(number)
 }
 
-/// Keeps the verdict of a node's answer. `None`: nobody waits for this answer.
+/// Keeps the verdict in a node's answer. Returns `None` if nobody waits for this answer.
 pub(crate) fn take_answer(
     core: &mut Core,
     (pool, number): (PoolId, u64),
@@ -66,7 +66,7 @@ pub(crate) fn take_answer(
     let cache_ns = core.context.config.auth_cache_ms * 1_000_000;
     let rights = &mut core.fleet.rights;
     let (right, asked_ns) = rights.inquiries.remove(number)?;
-    // Another pool may have the place of the one that asked, with another login.
+    // The place of the pool may belong to a pool with another login by now.
     let is_same = core.router.pools.get(pool).is_some_and(|pool| pool.login_id == right.login);
     let reading = match is_same {
         true => question::read(heard, &right.action),

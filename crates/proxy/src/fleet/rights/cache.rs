@@ -1,5 +1,5 @@
 //! Verdicts of nodes on the rights of logins. No verdict keeps a token, which may have 64 KiB, and
-//! no role can push out the verdicts on others.
+//! no role can displace the verdicts on others.
 
 use std::collections::HashMap;
 
@@ -8,26 +8,26 @@ use super::right::Right;
 use crate::client::account::Account;
 use crate::limits::SECOND_NS;
 
-/// Verdicts that a core keeps. Beyond that the role with the most loses the older half of its own.
+/// Most verdicts of a core. Beyond that, the role with the most loses the older half of its own.
 const VERDICTS_MAX: usize = 16_384;
-/// A core forgets outdated verdicts this often.
+/// Interval at which a core forgets outdated verdicts.
 const SWEEP_NS: u64 = 60 * SECOND_NS;
-/// Requests that came before a verdict was outdated may use it for so long.
+/// Time for which requests may use a verdict that was valid when they came.
 const OUTDATED_NS: u64 = 2 * WAIT_NS;
-/// Bytes that are kept of a node's refusal.
+/// Bytes kept of a node's refusal.
 const REFUSAL_BYTES_MAX: usize = 512;
 
-/// A node's verdict on a right. Requests on locks are refused by one that was kept. Transactions
-/// have a refusal confirmed each time: the right may have been granted since.
+/// A node's verdict on a right. A refusal that is kept refuses requests for locks. For a
+/// transaction a node confirms each refusal, because the right may have been granted since.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Granted,
-    /// With the node's message.
+    /// A refusal, with the node's message.
     Refused(Box<str>),
 }
 
 impl Verdict {
-    /// A refusal with the start of the node's message.
+    /// Makes a refusal with the start of the node's message.
     pub(super) fn refused(message: &str) -> Verdict {
         let end = message.floor_char_boundary(REFUSAL_BYTES_MAX);
         Verdict::Refused(message[..end].into())
@@ -39,7 +39,7 @@ impl Verdict {
 pub(super) struct Verdicts {
     by_role: HashMap<Account, HashMap<Right, (Verdict, u64)>>,
     count: usize,
-    /// Time at which outdated verdicts were forgotten last.
+    /// Time at which outdated verdicts were last forgotten.
     swept_ns: u64,
 }
 
@@ -79,7 +79,7 @@ impl Verdicts {
         self.recount();
     }
 
-    /// Forgets verdicts whose questions were sent at such times.
+    /// Forgets verdicts by the time of their questions.
     fn forget(&mut self, is_outdated: impl Fn(u64) -> bool) {
         for of_role in self.by_role.values_mut() {
             of_role.retain(|_, (_, asked_ns)| !is_outdated(*asked_ns));
@@ -88,14 +88,14 @@ impl Verdicts {
         self.recount();
     }
 
-    /// The role with the most verdicts loses the older half of them.
+    /// Drops the older half of the verdicts of the role with the most.
     fn halve_largest(&mut self) {
         let largest = self.by_role.values_mut().max_by_key(|of_role| of_role.len());
         let Some(of_role) = largest else { return };
         let mut times: Vec<u64> = of_role.values().map(|(_, asked_ns)| *asked_ns).collect();
         times.sort_unstable();
         let Some(median) = times.get(times.len() / 2).copied() else { return };
-        // Many may have been asked at the same time.
+        // Many questions may have been sent at the same time.
         let mut spare = times.len().div_ceil(2);
         of_role.retain(|_, (_, asked_ns)| {
             let leaves = *asked_ns <= median && spare > 0;
