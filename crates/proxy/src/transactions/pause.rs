@@ -1,21 +1,20 @@
-//! A process that has stood still does not know what others have done meanwhile: a table may have
-//! another mode, or a rule. Until it has read both, its clients' statements wait (`Stall::MODES`),
-//! for [`SETTLES_NS`] at most each time. Then it refuses them, except on keyspaces in which no
-//! table had a mode or a rule before.
+//! A paused process does not know what others have done meanwhile: a table may have another mode,
+//! or a rule. Until it has read both, the statements of its clients wait (`Stall::MODES`), for
+//! [`SETTLES_NS`] at most each time. Then it refuses them, except on keyspaces in which no table
+//! had a mode or a rule before.
 //!
-//! The same holds for a process that runs and cannot read modes and rules: what it knows counts for
-//! [`MODES_TRUSTED_NS`] from the question on. Others wait for longer before they go by a new mode
-//! ([ADR 36](../../../../docs/adr/0036-modes-count-for-six-seconds.md)). Statements on keyspaces
-//! without a mode or a rule do not wait then.
+//! The same holds for a process that runs and cannot read modes and rules: those that it knows
+//! count for [`MODES_TRUSTED_NS`] from their question on. Other proxies wait for longer before they
+//! go by a new mode ([ADR 36](../../../../docs/adr/0036-modes-count-for-six-seconds.md)).
+//! Statements on keyspaces without a mode or a rule do not wait then.
 //!
-//! The same holds for a process that begins and finds no quorum: one replica may have missed a
-//! mode. It has no modes from before to go by, so after [`SETTLES_NS`] it refuses statements on all
+//! The same holds for a process that starts and finds no quorum: one replica may have missed a
+//! mode. It has no earlier modes to go by, so after [`SETTLES_NS`] it refuses statements on all
 //! tables until it has read modes and rules at the fleet's level ([ADR
 //! 32](../../../../docs/adr/0032-no-table-is-served-by-one-replicas-word.md)). A core begins in the
-//! same doubt if the control plane asked for the modes too long ago: node, process or mailbox may
-//! have taken any time since, and a table may have got another mode meanwhile ([ADR
+//! same doubt if the control plane asked for the modes too long ago: the node, the process or the
+//! mailbox may have taken any time since, and a table may have got another mode ([ADR
 //! 35](../../../../docs/adr/0035-a-core-begins-with-modes-of-known-age.md)).
-//!
 //! This must never: serve a table by one replica's word, or because one node denies a table or the
 //! right to read it; serve a table by modes of unknown age or older than
 //! [`INITIAL_AGE_MAX_NS`](shunt_transactions::catalogue::switching::INITIAL_AGE_MAX_NS) when the
@@ -35,7 +34,7 @@ use crate::fleet::forwarding;
 use crate::limits::{SECOND_NS, STILL_NS};
 use crate::transactions::modes::polling::Polling;
 
-/// The core begins.
+/// Notes the time at which the core begins.
 pub(crate) fn start(core: &mut Core, io: &Io) {
     core.fleet.transactions.modes.ticked_ns = io.now_ns();
 }
@@ -249,8 +248,9 @@ pub(super) fn refusal(core: &Core, header: &Header, body: &[u8]) -> Option<Fault
     })
 }
 
-/// True meanwhile: whoever asks for anything on a table waits, but for a proxy that has forwarded a
-/// transaction. On its connection are others' requests too, such as renewals of locks.
+/// Makes a statement on a table wait while modes or rules are in doubt. Returns true if it waits. A
+/// transaction from another proxy does not wait, because its connection carries other requests too,
+/// such as renewals of locks.
 pub(crate) fn stalls_client(
     core: &mut Core,
     io: &mut Io,
@@ -265,8 +265,8 @@ pub(crate) fn stalls_client(
     waits
 }
 
-/// Of what waits for nothing as clients do: others have sent it here, or it was being planned when
-/// this process stood still.
+/// Checks that modes and rules are known, for a statement that cannot wait like a client's: another
+/// proxy has sent it, or its plan was made before a pause of this process.
 pub(super) fn check(core: &mut Core, io: &mut Io) -> Result<(), Fault> {
     check_for_pause(core, io);
     if core.router.modes.are_in_doubt() {
@@ -276,7 +276,7 @@ pub(super) fn check(core: &mut Core, io: &mut Io) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Those who have waited are read again.
+/// Ends the wait of all clients.
 fn resume_clients(core: &mut Core) {
     for slot in core.clients.slots() {
         core.clients.unstall(&core.context.metrics, slot, Stall::MODES);
