@@ -15,6 +15,7 @@
 //! same doubt if the control plane asked for the modes too long ago: the node, the process or the
 //! mailbox may have taken any time since, and a table may have got another mode ([ADR
 //! 35](../../../../docs/adr/0035-a-core-begins-with-modes-of-known-age.md)).
+//!
 //! This must never: serve a table by one replica's word, or because one node denies a table or the
 //! right to read it; serve a table by modes of unknown age or older than
 //! [`INITIAL_AGE_MAX_NS`](shunt_transactions::catalogue::switching::INITIAL_AGE_MAX_NS) when the

@@ -198,8 +198,8 @@ pub fn ask(
 }
 
 /// Runs a conditional statement that may be carried out twice without harm. If nodes leave its
-/// outcome open, it is repeated for a limited time, and the second value is true: an earlier attempt
-/// may have been applied, even if the last one was not.
+/// outcome open, it is repeated for a limited time, and the second value is true: an earlier
+/// attempt may have been applied, even if the last one was not.
 ///
 /// # Errors
 /// A node refused the statement, its outcome is still open, or the connection was lost.
