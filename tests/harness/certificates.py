@@ -90,9 +90,9 @@ class Authority:
     def client(self, name: str = "application", end: str = END) -> Pair:
         return self._issue(name, f"subjectAltName = URI:spiffe://test/{name}\nextendedKeyUsage = clientAuth\n", end)
 
-    def member(self, name: str = "member") -> Pair:
-        """What a proxy of a fleet shows to clients, and as a client to the other proxies."""
-        return self._issue(name, f"subjectAltName = {','.join(HOSTS)}\nextendedKeyUsage = serverAuth, clientAuth\n", END)
+    def member(self, name: str = "member", hosts=HOSTS) -> Pair:
+        """What a proxy of a fleet shows to clients, and as a client to the other proxies; so does a node of a Redis Cluster."""
+        return self._issue(name, f"subjectAltName = {','.join(hosts)}\nextendedKeyUsage = serverAuth, clientAuth\n", END)
 
     def nameless(self) -> Pair:
         """A server's certificate that clients accept for no host."""

@@ -16,10 +16,11 @@ PORT, SHIM_PORT = 16379, 9700
 
 
 class Cluster(Processes):
-    """So many masters, one of which may have no slots, and replicas if there are twice as many nodes; all are ended with it."""
+    """So many masters, one of which may have no slots, and replicas if there are twice as many nodes; all are ended with it.
+    `tls` has the options of nodes that have TLS alone, and those of a client of theirs."""
 
     def __init__(self, directory: Path, nodes: int = 3, replicas: int = 0, spare: int = 0, serve_options=(),
-                 node_timeout_ms: int = 20_000, mode: str = "cli"):
+                 node_timeout_ms: int = 20_000, mode: str = "cli", tls=((), ())):
         super().__init__(directory)
         self.nodes = [f"{NETWORK}.{last}" for last in range(1, nodes + spare + 1)]
         self.members, self.replicas = self.nodes[:nodes], replicas
@@ -27,6 +28,7 @@ class Cluster(Processes):
         self.serve_options = ["--mode", mode, *patient(serve_options)]
         # A node that a busy machine leaves without a processor for as long as this takes the whole cluster for down.
         self.node_timeout_ms = node_timeout_ms
+        self.node_tls, self.client_tls = tls
 
     def start(self):
         for index in range(len(self.nodes)):
@@ -38,7 +40,7 @@ class Cluster(Processes):
         for node in self.nodes[len(self.members):]:
             self.cli("--cluster", "add-node", f"{node}:{PORT}", f"{self.nodes[0]}:{PORT}")
         self.until(lambda: self.all_say(f"cluster_known_nodes:{len(self.nodes)}", self.nodes), "all nodes know of all")
-        check = ["redis-cli", "--cluster", "check", f"{self.nodes[0]}:{PORT}"]
+        check = ["redis-cli", *map(str, self.client_tls), "--cluster", "check", f"{self.nodes[0]}:{PORT}"]
         self.until(lambda: subprocess.run(check, capture_output=True, timeout=DEADLINE_SECONDS, check=False).returncode == 0, "all nodes agree")
         # One that has just joined takes the cluster for down until it has heard whose every slot is, and no slot can be moved to it before.
         self.until(lambda: self.all_say("cluster_state:ok", self.nodes), "the cluster is whole for all nodes")
@@ -47,11 +49,14 @@ class Cluster(Processes):
     def start_node(self, index: int):
         home = self.directory / f"node-{index}"
         home.mkdir(exist_ok=True)
-        self.run(f"node-{index}", ["redis-server", "--port", PORT, "--bind", self.nodes[index], "--cluster-enabled", "yes",
+        self.run(f"node-{index}", ["redis-server", *self._ports(), "--bind", self.nodes[index], "--cluster-enabled", "yes",
                                    # Who hears of it would take the address that its connections leave from.
                                    "--cluster-announce-ip", self.nodes[index], "--cluster-node-timeout", self.node_timeout_ms,
                                    "--cluster-replica-validity-factor", "0", "--save", "", "--appendonly", "no", "--dir", home])
         self.until(lambda: self.answers(self.nodes[index], PORT), f"node {index} answers")
+
+    def _ports(self) -> list:
+        return ["--port", 0, "--tls-port", PORT, "--tls-cluster", "yes", *self.node_tls] if self.node_tls else ["--port", PORT]
 
     def start_shim(self, index: int):
         self.run(f"shim-{index}", [binary(), "multiget", "shim", "--cluster", "--listen", f"{self.nodes[index]}:{SHIM_PORT}",
@@ -66,7 +71,7 @@ class Cluster(Processes):
         self.until(lambda: self.answers("127.0.0.1", self.port), "the sidecar answers")
 
     def cli(self, *arguments) -> str:
-        command = ["redis-cli", *(str(argument) for argument in arguments)]
+        command = ["redis-cli", *map(str, [*self.client_tls, *arguments])]
         done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout

@@ -11,6 +11,7 @@ import pytest
 from harness.certificates import Authority, place
 from harness.proxy import binary
 from harness.redis import ANSWER_SECONDS, Multiget, only_with, why_not
+from harness.redis_cluster import NETWORK, Cluster
 from harness.waits import DEADLINE_SECONDS, until
 
 pytestmark = only_with(why_not())
@@ -136,6 +137,25 @@ def test_new_files_are_read_on_a_signal(tier, restart, authority, stranger, own,
             return False
 
     tier.until(answers, "the sidecar trusts the servers", "sidecar")
+
+
+def test_the_nodes_of_a_cluster(authority, own, tmp_path):
+    """The sidecar is told one node. The others' certificates are for the addresses by which the nodes name each other."""
+    import redis
+
+    hosts = [f"IP:{NETWORK}.{last}" for last in range(1, 4)]
+    pair, operator = authority.member("node", hosts), authority.client("operator")
+    nodes = ["--tls-cert-file", pair.certificate, "--tls-key-file", pair.key, "--tls-ca-cert-file", authority.ca]
+    client = ["--tls", "--cacert", authority.ca, "--cert", operator.certificate, "--key", operator.key]
+    options = ["--server-tls", "on", "--server-tls-ca", authority.ca, *own]
+    with Cluster(tmp_path, mode="tcp", serve_options=options, tls=(nodes, client)) as cluster:
+        values = {f"key:{number}": f"value:{number}".encode() for number in range(100)}
+        with redis.Redis(port=cluster.port, socket_timeout=ANSWER_SECONDS) as client:
+            for key, value in values.items():
+                assert client.set(key, value)
+            assert client.mget(list(values)) == list(values.values())
+        assert metric(cluster, f'{HANDSHAKES}{{use="redis",result="ok"}}') >= 3
+        assert metric(cluster, f'{HANDSHAKES}{{use="redis",result="failed"}}') == 0
 
 
 def test_check_finds_contradictions(authority, own):
