@@ -6,7 +6,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 BUNDLED := $(if $(ROCKSDB_COMPILE),--features shunt-storage/bundled)
 
 .DEFAULT_GOAL := help
-.PHONY: help run run-cassandra test test-long lint unit e2e ring ring-stop ring-cost extension-cost store-speed row-cache bench report deny fuzz-corpus build clean
+.PHONY: help run run-cassandra test test-long lint unit e2e ring ring-stop ring-cost extension-cost store-speed row-cache bench report deny fuzz-corpus build packages clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,6 +63,10 @@ report: ## a page with plots of the last `make bench`, or of docs/results; RESUL
 build: ## the release binary, target/release/shunt
 	@scripts/prerequisites rust
 	@$(CARGO) build --release --locked -p shunt $(BUNDLED)
+
+packages: ## .deb and .rpm of the proxy and of the embedded node, in target/packages
+	@scripts/prerequisites rust packages
+	@packaging/build
 
 deny: ## licences, advisories and sources of all dependencies (installs cargo-deny if it is missing; not part of `test`)
 	@command -v cargo-deny >/dev/null || $(CARGO) install --locked cargo-deny
