@@ -39,6 +39,7 @@ for device in null zero full random urandom tty; do
     mount --bind "/dev/$device" "$root/dev/$device"
 done
 ln -s /proc/self/fd "$root/dev/fd"
+ln -s pts/ptmx "$root/dev/ptmx"
 ip link set lo up
 mkdir -p "$root/old"
 cd "$root"
@@ -98,7 +99,7 @@ class Booted:
 
     def inside(self, *command: str) -> list:
         """The command line that runs this within the system."""
-        return ["nsenter", "--target", self.init, "--mount", "--pid", "--uts", "--ipc", "--cgroup", "--net", "--root", "--wd=/",
+        return ["nsenter", "--target", self.init, "--mount", "--pid", "--uts", "--ipc", "--cgroup", "--net", "--root", "--wdns=/",
                 "env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8", "DEBIAN_FRONTEND=noninteractive", *command]
 
     def run(self, *command: str, fails: bool | None = False) -> tuple:

@@ -134,11 +134,10 @@ def test_the_life_of_an_installation(system, packages, tmp_path):
 
     # A process that stands still is replaced. The watchdog of the unit would take 30 s.
     system.run("mkdir", "-p", "/run/systemd/system/shunt.service.d")
-    (tmp_path / "short.conf").write_text("[Service]\nWatchdogSec=2\n")
     system.run("sh", "-c", "printf '[Service]\\nWatchdogSec=2\\n' >/run/systemd/system/shunt.service.d/short.conf")
     system.run("systemctl", "daemon-reload")
     system.run("systemctl", "restart", "shunt")
-    system.run("kill", "-STOP", property_of(system, "shunt", "MainPID"))
+    system.run("sh", "-c", "kill -STOP " + property_of(system, "shunt", "MainPID"))
     until(lambda: property_of(system, "shunt", "NRestarts") == "1" and is_active(system, "shunt"), "the watchdog has restarted it")
     assert "kept" in ask(system, "SELECT * FROM k.t")
 
