@@ -38,6 +38,7 @@ pub mod shim;
 pub mod sidecar;
 pub mod statement;
 pub mod tls;
+pub mod traces;
 pub mod transaction;
 pub mod types;
 pub mod values;
@@ -59,7 +60,7 @@ pub struct Target {
 }
 
 /// The targets of this crate.
-pub const TARGETS: [Target; 26] = [
+pub const TARGETS: [Target; 27] = [
     Target { name: "requests", run: requests::run },
     Target { name: "responses", run: responses::run },
     Target { name: "segments", run: segments::run },
@@ -86,6 +87,7 @@ pub const TARGETS: [Target; 26] = [
     Target { name: "merging", run: merging::run },
     Target { name: "sidecar", run: sidecar::run },
     Target { name: "tls", run: tls::run },
+    Target { name: "traces", run: traces::run },
 ];
 
 /// Runs a target on each file named on the command line.

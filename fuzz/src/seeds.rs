@@ -10,6 +10,7 @@ use shunt_wire::cql::message::{
     Failures, QueryParams, ReplicaCounts, SchemaChange, Value, ValueList, encode, error_code, put,
     query_flag,
 };
+use shunt_wire::trace_context::TRACEPARENT;
 
 use crate::written;
 
@@ -69,10 +70,21 @@ pub fn seeds() -> Vec<Seed> {
     netmc::sidecar(&mut add);
     proxy_protocol(&mut add);
     tls::tls(&mut add);
+    traces(&mut add);
     seeds
 }
 
 type Add<'a> = &'a mut dyn FnMut(&'static str, &str, Vec<u8>);
+
+fn traces(add: Add<'_>) {
+    let value = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    add("traces", "value", value.into());
+    add("traces", "later_version", format!("01{}-more", &value[2..]).into_bytes());
+    let mut body = vec![flag::CUSTOM_PAYLOAD];
+    let entries = [("other", None), (TRACEPARENT, Some(value.as_bytes()))];
+    put::bytes_map(&mut body, entries);
+    add("traces", "payload", body);
+}
 
 fn proxy_protocol(add: Add<'_>) {
     let binary = |command, family, rest: &[u8]| {

@@ -25,3 +25,4 @@ pub mod netmc;
 pub mod printable;
 pub mod proxy_protocol;
 pub mod resp;
+pub mod trace_context;

@@ -164,3 +164,8 @@ fn the_corpus_has_every_seed_as_the_encoders_write_it_now() {
 fn tls() {
     fuzz("tls");
 }
+
+#[test]
+fn traces() {
+    fuzz("traces");
+}
