@@ -11,6 +11,7 @@ mod browser;
 mod changes;
 mod counter;
 mod encode;
+mod exemplars;
 mod histogram;
 mod host;
 mod liveness;
@@ -25,6 +26,7 @@ mod sync;
 
 pub use counter::{Counter, Family, Gauge, Gauges, Label};
 pub use encode::{Encoder, Labels, Value, plain};
+pub use exemplars::Exemplar;
 pub use histogram::{BUCKETS, Histogram, Snapshot};
 pub use host::is_meant;
 pub use liveness::Heartbeats;

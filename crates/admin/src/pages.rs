@@ -14,6 +14,7 @@ use shunt_tls::{Sessions, Tokens};
 
 use crate::counter::{Family, Label as _};
 use crate::encode::{Encoder, plain};
+use crate::exemplars::{self, Exemplar};
 use crate::{labels, process};
 
 /// A future of a [`Part`]'s state.
@@ -29,6 +30,11 @@ pub trait Part: Send + Sync + 'static {
     /// # Errors
     /// The encoder fails.
     fn metrics(&self, encoder: &mut Encoder<'_>) -> fmt::Result;
+
+    /// Returns a histogram of seconds without labels, and traces of single queries in it.
+    fn exemplars(&self) -> (&'static str, Vec<Exemplar>) {
+        ("", Vec::new())
+    }
 
     /// Returns an entry for the answer of `/healthz` for each thread that has stopped working;
     /// empty if all work.
@@ -134,6 +140,20 @@ impl Pages {
         registry.register_collector(Box::new(Everything(Arc::clone(self))));
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry)?;
+        Ok(text)
+    }
+
+    /// The same with exemplars.
+    ///
+    /// # Errors
+    /// Those of [`Pages::render`].
+    pub fn render_with_exemplars(self: &Arc<Self>) -> Result<String, fmt::Error> {
+        let mut text = self.render()?;
+        for (family, exemplars) in self.parts.iter().map(|part| part.exemplars()) {
+            if !exemplars.is_empty() {
+                text = exemplars::add(&text, family, &exemplars);
+            }
+        }
         Ok(text)
     }
 

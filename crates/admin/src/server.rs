@@ -200,8 +200,12 @@ fn unauthorized(refusal: Refusal, option: &str) -> Response {
     response
 }
 
-async fn metrics(State(pages): State<Arc<Pages>>) -> Response {
-    match pages.render() {
+async fn metrics(State(pages): State<Arc<Pages>>, headers: HeaderMap) -> Response {
+    let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let takes_exemplars =
+        accepted.into_iter().any(|value| value.contains("application/openmetrics-text"));
+    let text = if takes_exemplars { pages.render_with_exemplars() } else { pages.render() };
+    match text {
         Ok(text) => {
             let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
             ([(header::CONTENT_TYPE, kind)], text).into_response()
