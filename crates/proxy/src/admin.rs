@@ -4,7 +4,7 @@
 //! the cores for their clients, their slow queries, the members of the fleet and the locks that
 //! clients wait for. Changes are orders to the main thread.
 
-mod ask;
+pub(crate) mod ask;
 mod clients;
 mod fleet;
 mod digests;
@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use shunt_admin::{Change, Encoder, Heartbeats, Json, Map, Part, State, Unit};
+use shunt_admin::{Change, Encoder, Exemplar, Heartbeats, Json, Map, Part, State, Unit};
 use shunt_topology::RoutingTable;
 use tokio::sync::{mpsc, watch};
 
@@ -146,6 +146,10 @@ impl Part for Admin {
         encoder.gauge("shunt_loop_turn_age", help, Some(&Unit::Seconds), &ages)?;
         self.settings.metrics(encoder)?;
         self.sources.write(encoder)
+    }
+
+    fn exemplars(&self) -> (&'static str, Vec<Exemplar>) {
+        ("shunt_query_duration_seconds", self.sources.traces.exemplars.all())
     }
 
     fn stuck(&self, now: Instant) -> Map<String, Json> {

@@ -7,11 +7,13 @@
 mod kinds;
 mod address;
 mod admin_cql;
+mod collector;
 mod https;
 mod identity;
 mod identity_login;
 mod member;
 mod network;
+mod traces;
 mod unix;
 mod values;
 mod option;
@@ -22,6 +24,7 @@ pub use address::{
     ADMIN_PORT, Admin, Advertise, CQL_PORT, HttpAddress, LOCKS_HTTP_PORT, Listen, Listeners,
     LocksHttp, split_host_port,
 };
+pub use collector::Collector;
 pub use identity::{Identities, Identity};
 pub(crate) use identity::{Reading, takes_certificates};
 pub use identity_login::{IdentityLogin, NodeCertificate, NodeSessions};
@@ -41,6 +44,7 @@ pub use values::{
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use shunt_otlp::Endpoint;
 use shunt_reactor::IoChoice;
 use shunt_tls::{ClientAuth, Verify};
 
@@ -73,31 +77,24 @@ options! {
 
     /// Addresses that clients connect to
     listen: Listeners {
-        kind: List<ListenAddress>, value: "ADDR",
-        default: "127.0.0.1:9042",
-        allowed: Form("addresses", "127.0.0.2:9142,unix:/run/shunt/cql.sock"),
-        change: AfterRestart,
+        kind: List<ListenAddress>, value: "ADDR", default: "127.0.0.1:9042",
+        allowed: Form("addresses", "127.0.0.2:9142,unix:/run/shunt/cql.sock"), change: AfterRestart,
         manual: "Several with commas, in the file as a list. `unix:/run/shunt/cql.sock` is a [Unix socket](listeners.md#unix-sockets), beside at least one address",
     }
     /// Permissions of Unix sockets; clients need the right to write
     unix_mode: Mode {
-        kind: Mode, value: "OCTAL",
-        default: "0660",
-        allowed: Form("octal number", "0666"),
-        change: AfterRestart,
+        kind: Mode, value: "OCTAL", default: "0660",
+        allowed: Form("octal number", "0666"), change: AfterRestart,
     }
     /// Owner of Unix sockets, USER:GROUP, USER or :GROUP, by name or number
     unix_owner: Owner {
-        kind: Owner, value: "OWNER",
-        default: Owner::default() => "that of the process",
-        allowed: Form("user and group", ":apps"),
-        change: AfterRestart,
+        kind: Owner, value: "OWNER", default: Owner::default() => "that of the process",
+        allowed: Form("user and group", ":apps"), change: AfterRestart,
     }
     /// Nodes that describe the ring, HOST or HOST:PORT; one reachable is enough
     contact_points: Vec<String> {
         kind: List<String>, value: "HOST", default: Vec::new() => "",
-        allowed: Form("hosts", "10.0.0.1,10.0.0.2:9043"),
-        change: OnReload,
+        allowed: Form("hosts", "10.0.0.1,10.0.0.2:9043"), change: OnReload,
         manual: "Required. The proxy looks names up at every attempt",
     }
     /// Address of metrics, health and status, or `off`
@@ -445,41 +442,34 @@ options! {
     /// Most clients; the proxy refuses any beyond
     clients_max: usize {
         kind: usize, value: "N", default: "60000",
-        allowed: Numbers(1, 10_000_000),
-        change: OnReload,
+        allowed: Numbers(1, 10_000_000), change: OnReload,
         manual: "The limit holds for the process; each core has an even share",
     }
     /// Links per core, node and pool of clients
     links_per_node: usize {
-        kind: usize, value: "N", default: "1",
-        allowed: Numbers(1, 64),
-        change: AfterRestart,
+        kind: usize, value: "N", default: "1", allowed: Numbers(1, 64), change: AfterRestart,
         manual: "More than one helps where a node's thread for one connection is the limit",
     }
     /// Most queries in flight on one link
     in_flight_max: u32 {
         kind: u32, value: "N", default: "16384",
-        allowed: Numbers(1, STREAMS_MAX as u64),
-        change: AfterRestart,
+        allowed: Numbers(1, STREAMS_MAX as u64), change: AfterRestart,
         manual: "A link has 32,767 stream ids",
     }
     /// Largest answer of a node; a request may have 16 MiB at most
     frame_bytes_max: u32 {
         kind: Bytes, value: "BYTES", default: "268435456",
-        allowed: Numbers(4096, FRAME_BYTES_LIMIT as u64),
-        change: OnReload,
+        allowed: Numbers(4096, FRAME_BYTES_LIMIT as u64), change: OnReload,
     }
     /// Unread replies of one client at which the proxy stops reading from it
     client_backlog_bytes: usize {
         kind: Bytes, value: "BYTES", default: "1048576",
-        allowed: Numbers(65_536, 1 << 32),
-        change: OnReload,
+        allowed: Numbers(65_536, 1 << 32), change: OnReload,
     }
     /// Unread replies and incomplete requests of all clients; beyond it the largest is closed
     clients_bytes_max: usize {
         kind: Bytes, value: "BYTES", default: "1073741824",
-        allowed: Numbers(1 << 20, 1 << 40),
-        change: OnReload,
+        allowed: Numbers(1 << 20, 1 << 40), change: OnReload,
         manual: "At least `client_backlog_bytes`. Each core has a share of at least `frame_bytes_max` and `client_backlog_bytes`. Clients that have not logged in have a sixteenth of it, and what the others leave. The log names the client that was closed",
     }
 
@@ -488,62 +478,51 @@ options! {
     /// Fleet to join, created by `shunt fleet init`; locks and transactions need one
     fleet: Option<String> {
         kind: String, value: "NAME", default: None => "",
-        allowed: Form("name", "main"),
-        change: AfterRestart,
+        allowed: Form("name", "main"), change: AfterRestart,
     }
     /// Fewest replicas of `shunt_meta` with which the proxy joins the fleet
     fleet_replicas_min: u32 {
-        kind: u32, value: "N", default: "3",
-        allowed: Numbers(1, 1000),
-        change: AfterRestart,
+        kind: u32, value: "N", default: "3", allowed: Numbers(1, 1000), change: AfterRestart,
         manual: "With fewer than 3, a lost node stops all locks, or two clients get the same lock. Lower it for trials only",
     }
     /// File that lets a restarted proxy prove that its former process ended
     fleet_state: Option<PathBuf> {
         kind: PathBuf, value: "FILE", default: None => "",
-        allowed: Form("path", "/run/shunt/fleet"),
-        change: AfterRestart,
+        allowed: Form("path", "/run/shunt/fleet"), change: AfterRestart,
         manual: "The proxy then serves its locks again at once, not after the lease. Each proxy needs another file, on this host, that outlives the process",
     }
     /// TLS to the other proxies of the fleet: off or on
     fleet_tls: Switch {
         kind: Switch, value: "WHEN", default: "off",
-        allowed: Form("`off`, `on`", "on"),
-        change: AfterRestart,
+        allowed: Form("`off`, `on`", "on"), change: AfterRestart,
         manual: "Switch it on once every proxy has `tls`; see [the proxies of a fleet](tls-to-nodes.md#the-proxies-of-a-fleet)",
     }
     /// Certificates of the authorities that sign the certificates of the fleet's proxies (PEM)
     fleet_tls_ca: Option<PathBuf> {
         kind: PathBuf, value: "FILE", default: None => "those of the system",
-        allowed: Form("path", "/etc/shunt/ca.crt"),
-        change: OnReload,
+        allowed: Form("path", "/etc/shunt/ca.crt"), change: OnReload,
     }
     /// Longest time a request waits for a lock
     lock_wait_max_ms: u64 {
-        kind: Millis, value: "MS", default: "1500",
-        allowed: Numbers(0, 600_000),
-        change: OnReload,
+        kind: Millis, value: "MS", default: "1500", allowed: Numbers(0, 600_000), change: OnReload,
         manual: "Most drivers give a request up after 2 to 12 s",
     }
     /// Age at which the proxy deletes rows of free durable locks; 0 keeps them
     lock_rows_kept_ms: u64 {
         kind: Millis, value: "MS", default: "3600000",
-        allowed: Numbers(0, 31_536_000_000),
-        change: OnReload,
+        allowed: Numbers(0, 31_536_000_000), change: OnReload,
         manual: "A released lock leaves a row, so that its former holder stays out. The fleet deletes it while every replica is up; see [Rows in Cassandra](fleet.md#rows-in-cassandra)",
     }
     /// Proof that this proxy still owns a shard when it commits: lease or lwt
     transaction_commit: Commit {
         kind: Commit, value: "HOW", default: "lease",
-        allowed: Form("`lease`, `lwt`", "lwt"),
-        change: AfterRestart,
+        allowed: Form("`lease`, `lwt`", "lwt"), change: AfterRestart,
         manual: "`lease` relies on the rate of the clock. `lwt` asks Cassandra each time, [whatever clocks say](transactions.md#without-clocks)",
     }
     /// Address of locks over HTTP, or `off`
     locks_http: Option<HttpAddress> {
         kind: LocksHttp, value: "ADDR", default: "off",
-        allowed: Form("address or `off`", "127.0.0.1:9190"),
-        change: AfterRestart,
+        allowed: Form("address or `off`", "127.0.0.1:9190"), change: AfterRestart,
         manual: "Needs `--fleet`. Without [TLS](tls-http.md#locks-over-http) logins travel in clear text. List accepted host names after it, as with `--admin`. [Requests](locks.md#over-http)",
     }
 
@@ -552,15 +531,13 @@ options! {
     /// Level: error, warn, info, debug or trace; or `tracing` directives
     log: String {
         kind: String, value: "LEVEL", default: "info",
-        allowed: Form("level or directives", "debug"),
-        change: OnReload,
+        allowed: Form("level or directives", "debug"), change: OnReload,
         manual: "`off` is a level too; directives are such as `info,shunt_proxy::control=debug`",
     }
     /// Format: text or json
     log_format: LogFormat {
         kind: LogFormat, value: "FORMAT", default: "text",
-        allowed: Form("`text`, `json`", "json"),
-        change: AfterRestart,
+        allowed: Form("`text`, `json`", "json"), change: AfterRestart,
         manual: "One line or one JSON object per event",
     }
     /// Time after which a query is logged as slow; 0 disables
@@ -573,17 +550,41 @@ options! {
         kind: Switch, value: "WHEN", default: "off", allowed: Form("`off`, `on`", "on"), change: OnReload,
         manual: "Values may be personal data. Bound values never appear in slow queries; [hot keys](digests.md#hot-keys) do show bound partition keys",
     }
-
     /// Count queries, errors and times by statement: on or off
     digests: Switch {
         kind: Switch, value: "WHEN", default: "on", allowed: Form("`off`, `on`", "off"), change: OnReload,
         manual: "See [digests](digests.md)",
     }
-
     /// Sample one query in N for hot keys; 0 turns them off
     hot_keys_sample: u32 {
         kind: u32, value: "N", default: "64", allowed: Numbers(0, 1_000_000), change: OnReload,
         manual: "See [hot keys](digests.md#hot-keys)",
+    }
+
+    section "Traces";
+
+    /// Collector of OpenTelemetry that gets spans of traced requests, a URL, or `off`
+    otlp_endpoint: Option<Endpoint> {
+        kind: Collector, value: "URL", default: "off",
+        allowed: Form("URL or `off`", "http://127.0.0.1:4318"), change: OnReload,
+        manual: "OTLP over HTTP; spans go to `/v1/traces` below it. See [traces](tracing.md)",
+    }
+    /// File with headers for the collector, one `Name: value` on each line
+    otlp_headers_file: Option<PathBuf> {
+        kind: PathBuf, value: "FILE", default: None => "",
+        allowed: Form("path", "/etc/shunt/otlp-headers"), change: OnReload,
+        manual: "Read for each request. Keep it readable by its owner alone",
+    }
+    /// Certificates of the authorities that sign the collector's certificate (PEM)
+    otlp_ca: Option<PathBuf> {
+        kind: PathBuf, value: "FILE", default: None => "those of the system",
+        allowed: Form("path", "/etc/shunt/collector-ca.crt"), change: OnReload,
+        manual: "For `https`. Read at the start and when a reload changes an option",
+    }
+    /// Name of this proxy's service in spans (`service.name`)
+    otlp_service_name: String {
+        kind: String, value: "NAME", default: "shunt",
+        allowed: Form("name", "shunt-orders"), change: OnReload,
     }
 
     // The last section: in a file, options behind a table would belong to it.
@@ -591,8 +592,7 @@ options! {
 
     /// Logins with nodes of clients that a certificate identifies
     identity: Identities {
-        kind: Identities, value: "TABLE",
-        default: Identities::default() => "",
+        kind: Identities, value: "TABLE", default: Identities::default() => "",
         allowed: Tables("tables `[[identity]]` at the end of the file", &identity::EXAMPLE),
         change: OnReload,
         manual: "In the file alone. Needs `tls_client_ca`. The proxy reads the files named there again on a reload, and every minute. [Set-up](identities.md)",

@@ -40,6 +40,7 @@ use crate::retry::Retries;
 use crate::router::Router;
 use crate::slow_queries::records::SlowQueries;
 use crate::tls::Outgoing;
+use crate::traces::table::Traces;
 use crate::transactions::TransactionKeeper;
 use crate::window::WindowControl;
 
@@ -95,6 +96,7 @@ pub(crate) struct Reports {
     pub(crate) eviction: Option<Eviction>,
     pub(crate) slow_queries: SlowQueries,
     pub(crate) digests: DigestTable,
+    pub(crate) traces: Traces,
     pub(crate) login_failures: LoginFailures,
 }
 
@@ -130,6 +132,7 @@ impl Core {
         router.hot_keys.set_sample(options.config.hot_keys_sample, 0);
         let mut reports = Reports::default();
         ends::switch(&mut reports.digests, &mut router, &options.config);
+        reports.traces.switch(options.config.otlp_endpoint.is_some());
         let has_tls = options.outgoing.nodes.is_some();
         Self {
             window: WindowControl::new(options.config.window_us),

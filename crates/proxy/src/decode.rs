@@ -34,6 +34,7 @@ use crate::retained::Retained;
 use crate::route::{self, Choice, WhenFull};
 use crate::router::Router;
 use crate::slow_queries::capture;
+use crate::traces::{ends as traces, table::Traces};
 use crate::transactions::{intake as transactions, pause};
 
 /// One complete request.
@@ -49,6 +50,7 @@ struct Path<'a> {
     router: &'a mut Router,
     links: &'a mut Links,
     retained: &'a mut Retained,
+    traces: &'a mut Traces,
     context: &'a Context,
 }
 
@@ -129,7 +131,7 @@ fn take_envelopes(
 ) -> End {
     let mut answered_here = 0;
     loop {
-        let Core { clients, router, links, retained, context, .. } = &mut *core;
+        let Core { clients, router, links, retained, reports, context, .. } = &mut *core;
         let Some(mut client) = clients.get_mut(slot) else { return End::Closed };
         if client.stalls.any() {
             return End::Done;
@@ -177,7 +179,7 @@ fn take_envelopes(
         let request = Request { slot, header: &header, body };
         let is_query = is_query(client.phase, header.opcode);
         let taken = if is_query && !is_compressed {
-            let path = Path { router, links, retained, context };
+            let path = Path { router, links, retained, traces: &mut reports.traces, context };
             match forward(client, path, io, &request) {
                 Forwarded::Sent => {
                     *requests += 1;
@@ -356,14 +358,15 @@ fn take_compressed(core: &mut Core, io: &mut Io, request: &Request<'_>) -> Taken
 
 /// Takes a request with its body decompressed.
 fn take(core: &mut Core, io: &mut Io, request: &Request<'_>) -> Taken {
-    let Core { clients, router, links, retained, context, .. } = &mut *core;
+    let Core { clients, router, links, retained, reports, context, .. } = &mut *core;
     let Some(client) = clients.get_mut(request.slot) else { return Taken::Done };
     if !is_query(client.phase, request.header.opcode) {
         let phase = client.phase;
         accept::take_request(core, io, request.slot, phase, request.header, request.body);
         return Taken::Done;
     }
-    let forwarded = forward(client, Path { router, links, retained, context }, io, request);
+    let path = Path { router, links, retained, traces: &mut reports.traces, context };
+    let forwarded = forward(client, path, io, request);
     finish(core, io, request, forwarded)
 }
 
@@ -406,7 +409,7 @@ fn send(
     request: &Request<'_>,
     (pool, plan): (PoolId, Plan),
 ) -> Forwarded {
-    let Path { router, links, retained, context } = path;
+    let Path { router, links, retained, traces, context } = path;
     let link = match route::choose(router, links, pool, &plan, None, WhenFull::Waits) {
         Choice::Link(link) => link,
         choice if !client.refuse_next => return Forwarded::Unsent(choice, plan),
@@ -423,6 +426,8 @@ fn send(
     client.in_flight += 1;
     client.traffic.count(request.body.len());
     client.refuse_next = false;
+    let bytes = (request.header.flags, request.body);
+    let trace = traces.begin(bytes, (io.now_ns(), client.peer), &metrics.traces);
     let pending = Pending {
         purpose: Purpose::Client,
         client: ClientRef { slot: request.slot, id: client.id },
@@ -437,6 +442,7 @@ fn send(
         received_ns: io.now_ns(),
         sent_ns: 0,
         kept: Kept::Nothing,
+        trace,
     };
     // `choose` gave a link with a free stream, so this cannot fail.
     aggregate::send(links, retained, io, link, pending, request.body);
@@ -498,10 +504,11 @@ fn refuse_hidden(core: &mut Core, io: &mut Io, request: &Request<'_>, plan: &Pla
 /// Forwards to a node a statement that the proxy could have executed itself.
 fn take_as_any(core: &mut Core, io: &mut Io, request: &Request<'_>, plan: Plan) -> Taken {
     let plan = Plan { after: After::Deliver, ..plan };
-    let Core { clients, router, links, retained, context, .. } = &mut *core;
+    let Core { clients, router, links, retained, reports, context, .. } = &mut *core;
     let Some(client) = clients.get_mut(request.slot) else { return Taken::Done };
     let Some(pool) = client.pool else { return Taken::Done };
-    match send(client, Path { router, links, retained, context }, io, request, (pool, plan)) {
+    let path = Path { router, links, retained, traces: &mut reports.traces, context };
+    match send(client, path, io, request, (pool, plan)) {
         Forwarded::Unsent(choice, plan) => hold(core, io, request, choice, &plan),
         _ => Taken::Done,
     }
@@ -509,17 +516,17 @@ fn take_as_any(core: &mut Core, io: &mut Io, request: &Request<'_>, plan: Plan) 
 
 /// Takes a read of node-local rows: a later page must go to the node of the first one.
 fn take_page(core: &mut Core, io: &mut Io, request: &Request<'_>, plan: Plan) -> Taken {
-    let Core { clients, router, links, retained, context, .. } = &mut *core;
+    let Core { clients, router, links, retained, reports, context, .. } = &mut *core;
     let Some(client) = clients.get_mut(request.slot) else { return Taken::Done };
     let Some(pool) = client.pool else { return Taken::Done };
-    let forwarded = match local_pages::directed(router, pool, request.header, request.body) {
-        Ok(None) => {
-            send(client, Path { router, links, retained, context }, io, request, (pool, plan))
-        }
+    let directed = local_pages::directed(router, pool, request.header, request.body);
+    let path = Path { router, links, retained, traces: &mut reports.traces, context };
+    let forwarded = match directed {
+        Ok(None) => send(client, path, io, request, (pool, plan)),
         Ok(Some((node, body))) => {
             let plan = Plan { node: Some(node), ..plan };
             let request = Request { body: &body, ..*request };
-            send(client, Path { router, links, retained, context }, io, &request, (pool, plan))
+            send(client, path, io, &request, (pool, plan))
         }
         Err(fault) => {
             context.metrics.queries.of(plan.kind).add(1);
@@ -574,6 +581,7 @@ fn refuse(core: &mut Core, io: &mut Io, request: &Request<'_>, plan: &Plan) {
         client.traffic.refuse(request.body.len());
     }
     capture::refused(core, io, request.slot, request.header, plan, request.body);
+    traces::refused(core, io, request.slot, request.header, plan, request.body);
     core.context.metrics.queries.of(plan.kind).add(1);
     core.context.metrics.outcomes.of(Outcome::Overloaded).add(1);
     let nowhere =

@@ -6,6 +6,7 @@
 //! that link and nothing else.
 
 use shunt_reactor::Io;
+use shunt_topology::NodeId;
 use shunt_wire::aggregate::AggregateReader;
 use shunt_wire::cql::envelope::{Header, flag, opcode};
 use shunt_wire::cql::message::{
@@ -17,8 +18,8 @@ use crate::answers::{learn, local_pages, system_tables};
 use crate::client::clients::Clients;
 use crate::context::Context;
 use crate::core::{Core, Reports};
-use crate::digests::ends;
 use crate::digests::totals::End;
+use crate::digests::{Digest, ends};
 use crate::handover::{links as agent_links, offers};
 use crate::ids::{LinkKey, LinkRef};
 use crate::link::links::LinkAndNode;
@@ -28,12 +29,13 @@ use crate::link::{
 };
 use crate::log_limits::Logged;
 use crate::metrics::Outcome;
-use crate::plan::After;
+use crate::plan::{After, Plan};
 use crate::reply::{self, Answer};
 use crate::retained::Retained;
 use crate::retry::{agreement, failure, refusals, unprepared};
 use crate::router::Router;
 use crate::slow_queries::capture;
+use crate::traces::{ends as traces, key::TraceKey};
 
 /// Bytes at the head of a frame that identify its only answer: the count and the stream id.
 const ONLY_STREAM_BYTES: usize = 6;
@@ -188,12 +190,16 @@ fn pass_on(
     if io.now_ns().saturating_sub(to.received_ns) >= path.context.slow_query_ns {
         record_slow(link, path, io, pending);
     }
+    let mut digest = pending.plan.digest;
     if to.client.is_client() && path.reports.digests.is_on() {
         let bytes_in = path.retained.length(kept);
         let end = End::new(pending, io.now_ns(), bytes_in, answer.body.len());
         if !path.reports.digests.count(pending.plan.digest, &end) {
-            count_unknown(link, path, io, pending, &end);
+            digest = count_unknown(link, path, io, pending, &end);
         }
+    }
+    if pending.trace != TraceKey::NONE {
+        record_trace(link.node, path, io, (pending, digest));
     }
     link.streams.remove(answer.stream);
     if let Some(node) = node {
@@ -214,12 +220,27 @@ fn record_slow(link: &Link, path: &mut Path<'_>, io: &Io, pending: &Pending) {
     capture::record(&mut reports.slow_queries, &sources, pending, io.now_ns(), Outcome::Ok, None);
 }
 
-/// Counts a query whose digest has no row yet.
+/// Records the span of a query whose client records its trace.
 #[cold]
-fn count_unknown(link: &Link, path: &mut Path<'_>, io: &Io, pending: &Pending, end: &End) {
+fn record_trace(node: NodeId, path: &mut Path<'_>, io: &Io, (pending, digest): (&Pending, Digest)) {
+    let pending = Pending { plan: Plan { digest, ..pending.plan }, ..*pending };
+    let Path { clients, router, reports, context, .. } = path;
+    let sources = traces::Sources { clients, router, context };
+    traces::answered(reports, &sources, &pending, node, io.now_ns());
+}
+
+/// Counts a query whose digest has no row yet; returns the digest, which may have one now.
+#[cold]
+fn count_unknown(
+    link: &Link,
+    path: &mut Path<'_>,
+    io: &Io,
+    pending: &Pending,
+    end: &End,
+) -> Digest {
     let Path { clients, retained, router, reports, .. } = path;
     let body = retained.view(io, link.conn, pending.kept);
-    ends::count_unknown(&mut reports.digests, router, clients, pending, body, end);
+    ends::count_unknown(&mut reports.digests, router, clients, pending, body, end)
 }
 
 /// Handles a message that the proxy must inspect.
@@ -387,12 +408,14 @@ fn take(core: &mut Core, io: &mut Io, at: LinkRef, answer: &Answer<'_>) {
     match pending.purpose {
         Purpose::Client => {
             ends::identify(core, io, at, &mut pending);
+            traces::note_link(core, at, &pending);
             capture::answered(core, io, at, &pending, answer);
             take_for_client(core, io, at, &pending, answer);
         }
         Purpose::Offered => {
             offers::came_on_link(core, at, answer.stream);
             ends::identify(core, io, at, &mut pending);
+            traces::note_link(core, at, &pending);
             capture::answered(core, io, at, &pending, answer);
             take_for_client(core, io, at, &pending, answer);
         }

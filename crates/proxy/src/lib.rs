@@ -50,6 +50,7 @@ mod retained;
 mod router;
 pub mod slow_queries;
 mod time_buckets;
+pub mod traces;
 mod wakes;
 mod window;
 

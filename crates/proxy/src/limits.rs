@@ -415,6 +415,27 @@ pub const HOT_KEY_BYTES_MAX: usize = 48;
 /// Length of a window of hot keys.
 pub const HOT_KEY_WINDOW_NS: u64 = 30 * SECOND_NS;
 
+/// Traced requests in flight that a core knows, 64 bytes each.
+pub const TRACES_IN_FLIGHT_MAX: usize = 4_096;
+
+/// Traces that a core takes up in each second.
+pub const TRACES_PER_SECOND: u32 = 2_048;
+
+/// Such traces of one client's host.
+pub const TRACES_OF_HOST_PER_SECOND: u16 = 1_024;
+
+/// Places at which the hosts of a second are counted.
+pub const TRACE_HOST_PLACES: usize = 256;
+
+/// Entries of a custom payload among which a trace is looked for.
+pub const TRACE_PAYLOAD_ENTRIES_MAX: usize = 64;
+
+/// Spans that a core keeps for the exporter, about 200 bytes each.
+pub const SPANS_KEPT_MAX: usize = 4_096;
+
+/// Spans that it hands over at once.
+pub const SPANS_FETCHED_MAX: usize = 512;
+
 /// One second in the loop's unit.
 pub const SECOND_NS: u64 = 1_000_000_000;
 
@@ -452,6 +473,9 @@ const _: () = {
     assert!(DIGESTS_MAX < 1 << 16 && DIGEST_TEXTS_MAX.is_power_of_two());
     assert!(DIGEST_REST_NS < DIGEST_STALE_NS);
     assert!(DIGEST_ATTEMPTS_OF_HOST_PER_SECOND < DIGEST_ATTEMPTS_PER_SECOND);
+    assert!((TRACES_OF_HOST_PER_SECOND as u32) < TRACES_PER_SECOND);
+    assert!((TRACES_PER_SECOND as usize) < TRACES_IN_FLIGHT_MAX);
+    assert!(2 * TRACES_PER_SECOND as usize <= SPANS_KEPT_MAX);
     assert!(MULTIGETS_MAX <= MULTIGET_PARTS_MAX);
     assert!(MULTIGET_PARTS_MAX < STREAMS_PER_CONNECTION_MAX);
     assert!(MULTIGET_BYTES_MAX < MULTIGETS_BYTES_MAX);

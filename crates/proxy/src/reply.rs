@@ -18,6 +18,7 @@ use crate::fault::Fault;
 use crate::ids::ClientRef;
 use crate::link::{Pending, Recipient};
 use crate::metrics::Outcome;
+use crate::traces::ends as traces;
 
 /// One answer, of whatever source.
 #[derive(Clone, Copy)]
@@ -73,6 +74,7 @@ pub(crate) fn pass_on(
     outcome: Outcome,
 ) {
     ends::ended(core, io, pending, answer, outcome);
+    traces::ended(core, io, pending, answer, outcome);
     deliver(&mut core.clients, &core.context, io, pending.recipient(), answer, outcome);
 }
 

@@ -186,6 +186,9 @@ impl Service for Core {
             CoreMail::Digests(answer) => {
                 self.reports.digests.report(self.context.index, io.now_ns(), &answer);
             }
+            CoreMail::Spans(answer) => {
+                self.reports.traces.report(self.context.index, io.now_ns(), &answer);
+            }
             CoreMail::HotKeys(answer) => {
                 self.router.hot_keys.report(self.context.index, io.now_ns(), &answer);
             }
@@ -193,6 +196,7 @@ impl Service for Core {
                 self.window = WindowControl::new(config.window_us);
                 self.router.hot_keys.set_sample(config.hot_keys_sample, io.now_ns());
                 digests::switch(&mut self.reports.digests, &mut self.router, &config);
+                self.reports.traces.switch(config.otlp_endpoint.is_some());
                 self.context.set_config(config);
                 certificate::reloaded(self, io);
                 client_certificate::reloaded(self);

@@ -12,7 +12,7 @@ use tokio::time::timeout_at;
 use crate::control::{CoreMail, Mailbox};
 
 /// Deadline for the answers of all cores together.
-pub(super) const PATIENCE: Duration = Duration::from_secs(2);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 /// Age up to which an answer is shown again, so that each core answers once a second however often
 /// the page is requested.
 const AGE_MAX: Duration = Duration::from_secs(1);
@@ -53,7 +53,7 @@ impl Answer {
 
 /// Asks all cores; `take` gets each answer with the core's number. Returns the cores that did not
 /// answer.
-pub(super) async fn all<A>(
+pub(crate) async fn all<A>(
     mailboxes: &[Mailbox],
     patience: Duration,
     question: impl Fn(mpsc::Sender<A>) -> CoreMail,

@@ -39,6 +39,7 @@ impl Bench {
             cluster,
             prepared: Arc::clone(&prepared),
             tls: Arc::default(),
+            traces: Arc::default(),
         };
         let listening = vec!["127.0.0.1:9042".parse().expect("address")];
         let admin = Admin::new(sources, config, listening, Vec::new());

@@ -41,6 +41,7 @@ impl Config {
             found.add("clients_bytes_max", why);
         }
         self.check_handover(&mut found);
+        self.check_traces(&mut found);
         if let Some(login) = self.credentials()
             && (login.username.is_empty()
                 || login.username.contains('\0')

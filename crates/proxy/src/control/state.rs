@@ -19,6 +19,7 @@ use crate::hot_keys::CoreHotKeys;
 use crate::limits;
 use crate::locks::status::CoreLocks;
 use crate::slow_queries::records::CoreSlowQueries;
+use crate::traces::table::CoreSpans;
 use shunt_transactions::catalogue::modes::InitialModes;
 
 /// A core's whole knowledge of the ring; immutable, replaced as a whole.
@@ -99,6 +100,8 @@ pub enum CoreMail {
     SlowQueries(mpsc::Sender<CoreSlowQueries>),
     /// Report the digests; the answer goes to this sender, if it has room.
     Digests(mpsc::Sender<CoreDigests>),
+    /// Hand over the oldest spans; the answer goes to this sender, if it has room.
+    Spans(mpsc::Sender<CoreSpans>),
     /// Report the hot keys; the answer goes to this sender, if it has room.
     HotKeys(mpsc::Sender<CoreHotKeys>),
     /// Report the longest queues for locks, and the fleet; the answer goes to this sender, if it

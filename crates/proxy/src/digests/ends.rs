@@ -35,6 +35,7 @@ pub(crate) fn switch(digests: &mut DigestTable, router: &mut Router, config: &Co
 }
 
 /// Counts a query that has no row yet, after an attempt to give it one; `body` is its request.
+/// Returns the digest after that.
 #[cold]
 pub(crate) fn count_unknown(
     digests: &mut DigestTable,
@@ -43,14 +44,15 @@ pub(crate) fn count_unknown(
     pending: &Pending,
     body: Option<&[u8]>,
     end: &End,
-) {
+) -> Digest {
     if !digests.is_on() {
-        return;
+        return pending.plan.digest;
     }
     let digest = digest_of(digests, router, clients, pending, body, end.now_ns);
     if !digests.count(digest, end) {
         digests.count_other(pending.plan.kind, end);
     }
+    digest
 }
 
 /// Gives the statement of a query its row while the query's bytes are kept, for an end that is
@@ -129,7 +131,7 @@ fn count(core: &mut Core, pending: &Pending, end: &End) {
 }
 
 /// The code of an ERROR for a client.
-fn code_of(core: &Core, pending: &Pending, answer: &Answer<'_>) -> Option<i32> {
+pub(crate) fn code_of(core: &Core, pending: &Pending, answer: &Answer<'_>) -> Option<i32> {
     let mut plain = Vec::new();
     let mut body = answer.body;
     if answer.flags & flag::COMPRESSION != 0 {

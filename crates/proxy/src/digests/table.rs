@@ -174,6 +174,12 @@ impl DigestTable {
         self.rows.get(digest.place()).is_some_and(|row| row.digest == digest)
     }
 
+    /// The statement of a digest and its table; `None` if it has no row.
+    pub(crate) fn names_of(&self, digest: Digest) -> Option<(Arc<DigestName>, Option<Arc<str>>)> {
+        let row = self.rows.get(digest.place()).filter(|row| row.digest == digest)?;
+        Some((Arc::clone(&row.name), row.origin.table.clone()))
+    }
+
     /// Claims the right to read a text for its digest.
     pub(super) fn take_attempt(
         &mut self,

@@ -23,6 +23,7 @@ use crate::plan::After;
 use crate::reply::Answer;
 use crate::retry::failure;
 use crate::slow_queries::capture;
+use crate::traces::ends as traces;
 
 /// Handles an agent's offer of a large answer: the client's connection goes there, or the answer
 /// comes here.
@@ -107,6 +108,8 @@ pub(super) fn delivered(core: &mut Core, io: &mut Io, offer: &Offer) {
     capture::handed_over(core, io, offer.at, &offer.pending);
     let length = Header::decode(&offer.header).map_or(0, |header| header.length as usize);
     ends::handed_over(core, io, &offer.pending, length);
+    traces::note_link(core, offer.at, &offer.pending);
+    traces::handed_over(core, io, &offer.pending);
     free(core, io, offer, false);
     let metrics = &core.context.metrics;
     metrics.handover.answers.of(HandedOver::Sent).add(1);
@@ -151,6 +154,7 @@ pub(super) fn has_no_client(core: &mut Core, io: &mut Io, offer: &Offer, may_com
     core.context.metrics.handover.answers.of(HandedOver::Broken).add(1);
     core.context.metrics.outcomes.of(Outcome::LinkLost).add(1);
     core.context.metrics.in_flight.sub(1);
+    traces::abandon(core, offer.pending.trace);
 }
 
 /// Frees the stream id, or keeps it until an answer arrives under it.

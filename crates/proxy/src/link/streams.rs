@@ -11,6 +11,7 @@
 use crate::ids::{ClientRef, PoolId, Ticket};
 use crate::limits::STREAMS_PER_CONNECTION_MAX;
 use crate::plan::Plan;
+use crate::traces::key::TraceKey;
 
 /// The place of a request's bytes while it is in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +67,12 @@ pub(crate) struct Pending {
     /// Time at which it went to this node.
     pub(crate) sent_ns: u64,
     pub(crate) kept: Kept,
+    /// The trace that its client records.
+    pub(crate) trace: TraceKey,
 }
+
+// One of them lies in the stream table for each query in flight.
+const _: () = assert!(size_of::<Option<Pending>>() <= 112);
 
 /// The recipient of an answer, and the time since which it waits.
 #[derive(Clone, Copy, Debug)]
@@ -95,6 +101,7 @@ impl Pending {
             received_ns: now_ns,
             sent_ns: now_ns,
             kept: Kept::Nothing,
+            trace: TraceKey::NONE,
         }
     }
 
@@ -266,6 +273,7 @@ mod tests {
             received_ns: 0,
             sent_ns: 0,
             kept: Kept::Nothing,
+            trace: TraceKey::NONE,
         }
     }
 

@@ -14,6 +14,7 @@ use shunt_admin::{
 use super::{ControlMetrics, CoreMetrics, GivenUp, HandoverMetrics, NodeMetrics, TlsMetrics};
 use crate::control::view::ClusterView;
 use crate::prepared::PreparedStore;
+use crate::traces::report::TraceReport;
 
 /// The sources of all exposed metrics.
 #[derive(Clone, Debug)]
@@ -28,6 +29,8 @@ pub struct Sources {
     pub prepared: Arc<PreparedStore>,
     /// Counters of TLS with clients.
     pub tls: Arc<TlsMetrics>,
+    /// Traces that are exported.
+    pub traces: Arc<TraceReport>,
 }
 
 impl Sources {
@@ -46,6 +49,7 @@ impl Sources {
         self.transactions(encoder)?;
         self.queries(encoder)?;
         self.own_statements(encoder)?;
+        self.traces.write(encoder, &self.cores)?;
         self.multigets(encoder)?;
         self.handovers(encoder)?;
         self.nodes(encoder)?;

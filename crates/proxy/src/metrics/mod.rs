@@ -28,6 +28,7 @@ use std::sync::atomic::AtomicUsize;
 
 use crate::ids::ClientRef;
 pub use crate::multiget::reasons::{Lost, Whole};
+use crate::traces::metrics::TraceMetrics;
 pub use shunt_admin::{
     Counter, Family, Gauge, Gauges, Histogram, Label, RequestKind as QueryKind, Snapshot,
 };
@@ -251,6 +252,8 @@ pub struct CoreMetrics {
     pub own_statements: OwnStatementMetrics,
     /// Queries slower than `slow_query_ms`, or that nodes could not carry out in time.
     pub slow_queries: Counter,
+    /// Traces of clients' requests.
+    pub traces: TraceMetrics,
     /// Nanoseconds from a request's decoding to its reply's encoding.
     pub latency_ns: Histogram,
 

@@ -10,6 +10,7 @@ use crate::link::{Kept, Pending, Purpose, lifecycle};
 use crate::metrics::{GivenUp, Outcome};
 use crate::retry::{agreement, failure, unprepared};
 use crate::slow_queries::capture;
+use crate::traces::ends as traces;
 
 /// Checks all waiting requests; once a tick.
 pub(crate) fn tick(core: &mut Core, io: &mut Io) {
@@ -64,6 +65,7 @@ fn expire_requests(core: &mut Core, io: &mut Io, key: LinkKey) {
         if pending.purpose == Purpose::Client {
             ends::identify(core, io, at, &mut pending);
             note_late(core, at);
+            traces::note_link(core, at, &pending);
             capture::timed_out(core, io, at, &pending);
         }
         core.retained.release(&mut core.links, io, at, pending.kept);

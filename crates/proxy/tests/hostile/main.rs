@@ -52,6 +52,7 @@ mod client_pace;
 mod client_protocol;
 
 mod told;
+mod traces;
 mod turned_away;
 mod transaction_alterations;
 mod transaction_denials;

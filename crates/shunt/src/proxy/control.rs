@@ -7,8 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use shunt_admin::Pages;
+use shunt_otlp::Exporter;
 use shunt_proxy::control::{ClusterView, ControlOptions, ControlPlane, Unfit};
-use tokio::task::JoinSet;
+use shunt_proxy::traces::export::TraceExport;
+use tokio::task::{JoinError, JoinSet};
 
 use super::admin_cql;
 use super::part::Notice;
@@ -16,11 +18,15 @@ use crate::admin;
 use crate::exit::Failure;
 use crate::supervise::{Teller, threads};
 
+/// Time for the collector to take the last spans.
+const LAST_SPANS_LIMIT: Duration = Duration::from_secs(2);
+
 /// The inputs of the thread.
 pub(super) struct ControlThread {
     pub(super) plane: ControlOptions,
     pub(super) admin: Option<(TcpListener, Arc<Pages>)>,
     pub(super) admin_cql: Option<(admin_cql::Bound, Arc<Pages>)>,
+    pub(super) traces: (TraceExport, Exporter),
     pub(super) view: ClusterView,
     pub(super) require_ring_ms: u64,
     pub(super) teller: Teller<Notice>,
@@ -46,8 +52,11 @@ pub(super) fn start(parts: ControlThread) -> Result<(), Failure> {
 /// Runs until the control plane ends, which is after the last core. The other work runs as separate
 /// tasks; a panic of such a task counts as a panic of the thread.
 async fn live(parts: ControlThread) {
-    let ControlThread { plane, admin, admin_cql, view, require_ring_ms, teller } = parts;
-    let mut beside = JoinSet::new();
+    let ControlThread { plane, admin, admin_cql, traces, view, require_ring_ms, teller } = parts;
+    let (trace_export, exporter) = traces;
+    let (mut beside, mut exporters) = (JoinSet::new(), JoinSet::new());
+    exporters.spawn(exporter.run());
+    beside.spawn(trace_export.run());
     if let Some((listener, pages)) = admin {
         beside.spawn(admin::serve(listener, pages));
     }
@@ -61,14 +70,22 @@ async fn live(parts: ControlThread) {
     let ended = loop {
         tokio::select! {
             ended = &mut plane => break ended,
-            Some(done) = beside.join_next(), if !beside.is_empty() => match done {
-                Ok(()) => {}
-                Err(died) => resume_unwind(died.into_panic()),
-            },
+            Some(done) = beside.join_next(), if !beside.is_empty() => pass_on(done),
+            Some(done) = exporters.join_next(), if !exporters.is_empty() => pass_on(done),
         }
     };
+    // Without its sources the exporter ends as soon as its queue is empty.
+    beside.shutdown().await;
+    let _ = tokio::time::timeout(LAST_SPANS_LIMIT, exporters.join_next()).await;
     if let Err(Unfit(why)) = ended {
         teller.tell(Notice::Unfit(why));
+    }
+}
+
+/// Passes a panic of a task on.
+fn pass_on(done: Result<(), JoinError>) {
+    if let Err(died) = done {
+        resume_unwind(died.into_panic());
     }
 }
 
@@ -97,9 +114,11 @@ mod tests {
         let (requests, receiver) = mpsc::channel(1);
         // No server listens there, so the control plane keeps looking for the ring.
         let config = Config { contact_points: vec!["127.0.0.1:1".to_owned()], ..Config::default() };
+        let (_, config) = watch::channel(Arc::new(config));
+        let traces = TraceExport::new(Vec::new(), config.clone(), Arc::default(), String::new(), 1);
         let (view_sender, view) = ClusterView::new();
         let plane = ControlOptions {
-            config: watch::channel(Arc::new(config)).1,
+            config,
             mailboxes: vec![Box::new(|_| panic!("as the test wants it"))],
             requests: receiver,
             view: view_sender,
@@ -110,7 +129,10 @@ mod tests {
         let admin = pages
             .map(|pages| (admin::listen("--admin", ([127, 0, 0, 1], 0).into()).unwrap(), pages));
         let admin_cql = None;
-        start(ControlThread { plane, admin, admin_cql, view, require_ring_ms: 0, teller }).unwrap();
+        let require_ring_ms = 0;
+        let thread =
+            ControlThread { plane, admin, admin_cql, traces, view, require_ring_ms, teller };
+        start(thread).unwrap();
         (requests, told)
     }
 

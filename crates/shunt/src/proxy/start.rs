@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use shunt_admin::{Access, Pages, Part};
 use shunt_handover::limits::OWNER_RECEIVE_BYTES;
+use shunt_otlp::Exporter;
 use shunt_proxy::admin::Admin;
 use shunt_proxy::admission::{self, AdmissionRules};
 use shunt_proxy::config::{Config, Handover};
@@ -19,6 +20,7 @@ use shunt_proxy::metrics::exposition::Sources;
 use shunt_proxy::metrics::{ControlMetrics, CoreMetrics, TlsMetrics};
 use shunt_proxy::prepared::PreparedStore;
 use shunt_proxy::tls::{self, IdentityFiles, Outgoing};
+use shunt_proxy::traces::export::TraceExport;
 use shunt_reactor::moving::{Intake, Mover};
 use shunt_reactor::{
     Acceptor, CoreSlot, Inbox, IoChoice, Listener, LoopOptions, Mailer, Security, UnixAccess,
@@ -133,8 +135,10 @@ pub(crate) fn start(
         cluster: view.clone(),
         prepared,
         tls: tls_metrics,
+        traces: Arc::default(),
     };
     let mailboxes = || cores.iter().map(|core| mailbox_of(core.mailer.clone())).collect();
+    let traces = export_traces(mailboxes(), &config_receiver, &sources);
     let pages = Admin::new(sources, config_receiver.clone(), listening.clone(), mailboxes());
     connect_orders(&pages, teller.clone(), requests);
     let http = http_at.zip(listening.first().copied().map(super::reachable));
@@ -153,15 +157,15 @@ pub(crate) fn start(
         tls: outgoing.nodes.clone(),
         seed: random_seed(),
     };
-    let proxy = Arc::clone(&pages) as Arc<dyn Part>;
-    let all_parts = std::iter::once(proxy).chain(http_part).chain(others);
-    let (pages_at, access) = pages_at.unzip();
-    let access = guarded(access.unwrap_or_default(), &listeners);
+    let proxy = [Arc::clone(&pages) as Arc<dyn Part>];
+    let all_parts = proxy.into_iter().chain(http_part).chain(others);
+    let (pages_at, access) = guarded(pages_at, &listeners);
     let all_pages = Pages::with_access(env!("CARGO_PKG_VERSION"), all_parts.collect(), access);
     control::start(ControlThread {
         plane,
         admin: pages_at.map(|listener| (listener, Arc::clone(&all_pages))),
         admin_cql: admin_cql.map(|bound| (bound, all_pages)),
+        traces,
         view,
         require_ring_ms: config.require_ring_ms,
         teller,
@@ -170,12 +174,22 @@ pub(crate) fn start(
     let acceptor = start_accepting(&config, (sockets, unix), &cores, security)?;
     let metrics = cores.first().map(|core| Arc::clone(&core.metrics)).unwrap_or_default();
     let mailers = cores.into_iter().map(|core| core.mailer).collect();
-    let config = config_sender;
-    let schemes = Schemes::of(&listeners);
+    let (config, schemes) = (config_sender, Schemes::of(&listeners));
     let running =
         Running { config, pages, acceptor, listeners, outgoing, mailers, metrics, http, notices };
     let part = ProxyPart::new(running, identity_files, reload);
     Ok(Started { listening, unix: paths, admin, admin_cql: tables_at, locks_http, schemes, part })
+}
+
+/// Makes the tasks that export traces.
+fn export_traces(
+    mailboxes: Vec<Mailbox>,
+    config: &watch::Receiver<Arc<Config>>,
+    sources: &Sources,
+) -> (TraceExport, Exporter) {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let (config, report) = (config.clone(), Arc::clone(&sources.traces));
+    TraceExport::new(mailboxes, config, report, host, random_seed())
 }
 
 /// Tells the part of the end of the thread of locks over HTTP.
@@ -191,10 +205,11 @@ fn connect_orders(pages: &Admin, teller: Teller<Notice>, requests: mpsc::Sender<
     pages.take_orders(move |order| teller.tell(Notice::Order(order)));
 }
 
-/// The admin pages' access with TLS and tokens.
-fn guarded(access: Access, listeners: &Listeners) -> Access {
+/// The admin pages' listener, and their access with TLS and tokens.
+fn guarded(pages_at: Option<admin::Bound>, listeners: &Listeners) -> (Option<TcpListener>, Access) {
+    let (listener, access) = pages_at.unzip();
     let tls = listeners.admin.clone().map(|tls| tls as Arc<dyn Sessions>);
-    Access { tls, tokens: listeners.tokens(), ..access }
+    (listener, Access { tls, tokens: listeners.tokens(), ..access.unwrap_or_default() })
 }
 
 /// Opens the file with what former processes of this proxy knew.
@@ -231,6 +246,7 @@ fn open_listeners(config: &Config, metrics: &Arc<TlsMetrics>) -> Result<Listener
 fn open_outgoing(config: &Config, metrics: &Arc<TlsMetrics>) -> Result<Outgoing, Failure> {
     let warnings = tls::check_outgoing(config).map_err(unusable)?;
     warnings.iter().for_each(|warning| warn!("{warning}"));
+    TraceExport::check(config).map_err(unusable)?;
     Outgoing::open(config, metrics).map_err(unusable)
 }
 

@@ -4,6 +4,7 @@ use std::fmt::Debug;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use shunt_otlp::Endpoint;
 use shunt_reactor::IoChoice;
 use shunt_tls::{ClientAuth, Verify};
 
@@ -44,7 +45,7 @@ macro_rules! worded {
     };
 }
 
-displayed!(u16, u32, u64, usize, String, SocketAddr, IoChoice, ClientAuth, Verify);
+displayed!(u16, u32, u64, usize, String, SocketAddr, IoChoice, ClientAuth, Verify, Endpoint);
 worded!(Aggregate, Commit, Handover, LogFormat, Multiget, Switch, Tls);
 
 fn word(value: &impl Debug) -> String {
