@@ -28,8 +28,10 @@ pub const QUEUE_SPANS_MAX: usize = 8_192;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Pause after the first failure; it doubles with each further one.
 const PAUSE_FIRST: Duration = Duration::from_millis(500);
-/// Longest pause, also if the collector asks for a longer one.
+/// Longest pause.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
+/// Longest pause that a collector can ask for.
+const ASKED_PAUSE_MAX: Duration = Duration::from_secs(300);
 /// Time for which the spans of a request are sent again.
 const KEPT: Duration = Duration::from_secs(60);
 /// Time between two lines of the log about failures.
@@ -182,14 +184,13 @@ impl Exporter {
                 }
             };
             self.fail(&settings, failure, &why);
-            let next = asked.unwrap_or_default().min(PAUSE_MAX).max(self.jittered(pause));
-            if Instant::now() + next >= until {
+            let asked = asked.unwrap_or_default().min(ASKED_PAUSE_MAX);
+            let next = asked.max(self.jittered(pause));
+            self.rest(next).await;
+            if Instant::now() >= until {
                 self.metrics.dropped.of(Loss::Expired).add(count);
-                // The pause still holds for the next request.
-                self.rest(next).await;
                 return;
             }
-            self.rest(next).await;
             pause = (pause * 2).min(PAUSE_MAX);
         }
     }
