@@ -132,7 +132,7 @@ mod tests {
         assert_eq!(take(&mut shares, 4), Err(Full::All), "it had nothing to give back");
         shares.remove(host(1));
         assert_eq!((take(&mut shares, 4), take(&mut shares, 1)), (Ok(()), Err(Full::All)));
-        [1, 2, 3, 4].map(|last| shares.remove(host(last)));
+        (1..=4).for_each(|last| shares.remove(host(last)));
         assert_eq!((shares.taken(), shares.hosts(), shares.by_number.len()), (0, 0, 0));
         shares.add(host(1));
         shares.clear();
