@@ -68,7 +68,7 @@ def system(tmp_path):
 def install(system: Booted, packages: Path, pattern: str) -> None:
     found = sorted(packages.glob(pattern))
     assert len(found) == 2, found
-    system.run("dpkg", "--install", *[system.put(package, f"/root/{package.name}") for package in found])
+    system.run("dpkg", "--install", *[system.put(package, f"/opt/{package.name}") for package in found])
 
 
 def property_of(system: Booted, unit: str, name: str) -> str:
