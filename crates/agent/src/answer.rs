@@ -173,7 +173,7 @@ fn body(agent: &mut Agent, io: &mut Io, upstream: usize, exchange: usize, data: 
     let room = match is_held {
         true => u64::MAX,
         false if state.credit == 0 || !state.answer.kept.is_empty() => 0,
-        false => state.credit.min(session.turns.room(state.ticket)),
+        false => state.credit.min(session.turns.room(state.client, state.ticket)),
     };
     if room == 0 {
         io.pause_reading(connection.conn);
@@ -331,7 +331,7 @@ pub(crate) fn pump(agent: &mut Agent, io: &mut Io, exchange: usize) {
     let kept = &mut state.answer.kept;
     let mut room = state.credit;
     if room > 0 && !kept.is_empty() {
-        room = room.min(session.turns.room(state.ticket));
+        room = room.min(session.turns.room(state.client, state.ticket));
     }
     let sent = kept.len().min(usize::try_from(room).unwrap_or(usize::MAX));
     if sent > 0 {
@@ -347,7 +347,7 @@ pub(crate) fn pump(agent: &mut Agent, io: &mut Io, exchange: usize) {
     if !kept.is_empty() {
         if state.credit > 0 {
             // Its turn is over: it takes its next place in line.
-            session.turns.room(state.ticket);
+            session.turns.room(state.client, state.ticket);
         }
         return;
     }
@@ -362,7 +362,7 @@ pub(crate) fn pump(agent: &mut Agent, io: &mut Io, exchange: usize) {
     if !io.is_paused(connection.conn) {
         // The server has sent nothing that waits for room.
         session.turns.give_back(state.ticket);
-    } else if state.credit > 0 && session.turns.room(state.ticket) > 0 {
+    } else if state.credit > 0 && session.turns.room(state.client, state.ticket) > 0 {
         state.deadline_ns = io.now_ns() + agent.options.upstream_timeout_ns;
         io.resume_reading(connection.conn);
     }

@@ -4,10 +4,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use shunt_reactor::ClientHost;
-
-/// A client, as `shares.rs` reads it from a request's head.
-pub(crate) type ClientKey = Option<ClientHost>;
+use shunt_handover::turns::ClientKey;
 
 /// Exchanges in line, each once.
 #[derive(Debug, Default)]

@@ -15,10 +15,11 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::net::IpAddr;
 
+use shunt_handover::turns::ClientKey;
 use shunt_reactor::{ClientHost, Io};
 
 use crate::limits;
-use crate::line::{ClientKey, Line};
+use crate::line::Line;
 use crate::pool;
 use crate::request;
 use crate::state::{Agent, Exchange, Stage};

@@ -3,7 +3,7 @@
 use shunt_handover::Flow;
 use shunt_handover::limits::CREDIT_BYTES;
 use shunt_handover::message::Message;
-use shunt_reactor::{Accepted, ConnId, Io};
+use shunt_reactor::{Accepted, ClientHost, ConnId, Io};
 use shunt_wire::http1::{BodyReader, Framing, Refusal, RequestHead};
 use tracing::debug;
 
@@ -168,6 +168,7 @@ fn too_large(dispatcher: &mut Dispatcher, io: &mut Io, client: usize) {
 /// Passes on the bytes of a body as far as the agent has credit; `None` if it can take none now.
 fn body(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, data: &[u8]) -> Option<usize> {
     let state = dispatcher.clients.get_mut(client)?;
+    let client_key = Some(ClientHost::counted(state.address));
     let exchange = state.exchange.as_mut()?;
     let backend = &mut dispatcher.backends[exchange.backend];
     if data.is_empty() {
@@ -175,7 +176,7 @@ fn body(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, data: &[u8]) ->
     }
     let room = match exchange.request_credit {
         0 => 0,
-        credit => credit.min(backend.turns.room(exchange.ticket)),
+        credit => credit.min(backend.turns.room(client_key, exchange.ticket)),
     };
     if room == 0 {
         io.pause_reading(state.conn);

@@ -1,19 +1,27 @@
 //! Turns of exchanges on a control connection that has no room for all of them.
 //!
 //! While a connection has room and no exchange waits, exchanges send freely. Once it is full, an
-//! exchange with more to send waits in line. The line is served in order: each exchange gets a turn
-//! of [`TURN_BYTES`], and then goes behind the others.
+//! exchange with more to send waits in line. Clients take turns of [`TURN_BYTES`], and so do the
+//! exchanges of each client: a client that has had a turn goes behind the others, however many of
+//! its exchanges wait.
 //!
 //! This must never:
-//! - let an exchange go before another that waits, whatever its key or age;
+//! - let a client's exchange go while another client waits that has had fewer turns since it came
+//!   into line, or before another exchange of the same client that has waited longer;
 //! - let a turn that nobody uses hold up the line for longer than until [`Turns::lapse`], or the
 //!   rest of a turn once its exchange has no more to send;
 //! - give so many turns at once that most of them find the connection full again.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
+
+use shunt_reactor::ClientHost;
 
 use crate::limits::CREDIT_BYTES;
 use crate::message::Ticket;
+
+/// A client's host; `None` where no client is named. All such exchanges count as one client's.
+pub type ClientKey = Option<ClientHost>;
 
 /// Bytes of one turn: the most that an exchange can send without new credit.
 pub const TURN_BYTES: u64 = CREDIT_BYTES as u64;
@@ -21,10 +29,19 @@ pub const TURN_BYTES: u64 = CREDIT_BYTES as u64;
 /// State of an exchange that may not send freely.
 #[derive(Clone, Copy, Debug)]
 enum Turn {
-    /// In line, at this place.
-    Waits(u64),
+    /// In line, at this place among the exchanges of this client.
+    Waits(u64, ClientKey),
     /// Bytes that it may still send in its turn.
     Has(u64),
+}
+
+/// A client whose exchanges wait.
+#[derive(Debug)]
+struct Waiting {
+    /// The client's place in line.
+    place: u64,
+    /// Its exchanges by their places.
+    exchanges: BTreeMap<u64, Ticket>,
 }
 
 /// The line of one control connection.
@@ -33,7 +50,9 @@ pub struct Turns {
     is_full: bool,
     /// Number of the last place.
     last: u64,
-    waiting: BTreeMap<u64, Ticket>,
+    waiting: HashMap<ClientKey, Waiting>,
+    /// Clients by their places in line.
+    clients: BTreeMap<u64, ClientKey>,
     of: HashMap<Ticket, Turn>,
     /// Bytes of turns that were given and not used.
     given_bytes: u64,
@@ -55,9 +74,9 @@ impl Turns {
         !std::mem::replace(&mut self.is_full, true)
     }
 
-    /// Bytes that an exchange may send now. With 0 it is in line, and [`Turns::next`] names it when
-    /// its turn has come.
-    pub fn room(&mut self, ticket: Ticket) -> u64 {
+    /// Bytes that an exchange of a client may send now. With 0 it is in line, and [`Turns::next`]
+    /// names it when its turn has come.
+    pub fn room(&mut self, client: ClientKey, ticket: Ticket) -> u64 {
         if !self.is_full {
             if self.waiting.is_empty() {
                 return u64::MAX;
@@ -66,13 +85,33 @@ impl Turns {
                 return *bytes;
             }
         }
-        if !matches!(self.of.get(&ticket), Some(Turn::Waits(_))) {
+        if !matches!(self.of.get(&ticket), Some(Turn::Waits(..))) {
             self.forget(ticket);
-            self.last += 1;
-            self.waiting.insert(self.last, ticket);
-            self.of.insert(ticket, Turn::Waits(self.last));
+            self.wait(client, ticket);
         }
         0
+    }
+
+    /// Puts an exchange behind the others of its client, and the client behind the others unless it
+    /// is in line.
+    fn wait(&mut self, client: ClientKey, ticket: Ticket) {
+        self.last += 1;
+        let place = self.last;
+        let own = self.waiting.entry(client).or_insert_with(|| {
+            self.clients.insert(place, client);
+            Waiting { place, exchanges: BTreeMap::new() }
+        });
+        own.exchanges.insert(place, ticket);
+        self.of.insert(ticket, Turn::Waits(place, client));
+    }
+
+    /// Takes an exchange of a client out of the line, and the client with its last one.
+    fn leave(&mut self, client: ClientKey, place: u64) {
+        let Entry::Occupied(mut own) = self.waiting.entry(client) else { return };
+        own.get_mut().exchanges.remove(&place);
+        if own.get().exchanges.is_empty() {
+            self.clients.remove(&own.remove().place);
+        }
     }
 
     /// Notes bytes that an exchange has sent.
@@ -95,7 +134,7 @@ impl Turns {
     /// Forgets an exchange that has ended.
     pub fn forget(&mut self, ticket: Ticket) {
         match self.of.remove(&ticket) {
-            Some(Turn::Waits(place)) => _ = self.waiting.remove(&place),
+            Some(Turn::Waits(place, client)) => self.leave(client, place),
             Some(Turn::Has(bytes)) => self.given_bytes -= bytes,
             None => {}
         }
@@ -108,17 +147,26 @@ impl Turns {
 
     /// Takes back turns that were not used.
     pub fn lapse(&mut self) {
-        self.of.retain(|_, turn| matches!(turn, Turn::Waits(_)));
+        self.of.retain(|_, turn| matches!(turn, Turn::Waits(..)));
         self.given_bytes = 0;
     }
 
     /// The exchange whose turn has come, if `free_bytes` of the connection are free and not given
-    /// to others.
+    /// to others. Its client goes behind the others.
     pub fn next(&mut self, free_bytes: u64) -> Option<Ticket> {
         if self.is_full || self.given_bytes > free_bytes {
             return None;
         }
-        let (_, ticket) = self.waiting.pop_first()?;
+        let (_, client) = self.clients.pop_first()?;
+        let own = self.waiting.get_mut(&client)?;
+        let (_, ticket) = own.exchanges.pop_first()?;
+        if own.exchanges.is_empty() {
+            self.waiting.remove(&client);
+        } else {
+            self.last += 1;
+            own.place = self.last;
+            self.clients.insert(own.place, client);
+        }
         self.of.insert(ticket, Turn::Has(TURN_BYTES));
         self.given_bytes += TURN_BYTES;
         Some(ticket)
@@ -135,7 +183,7 @@ mod tests {
     fn full(tickets: impl IntoIterator<Item = u64>) -> Turns {
         let mut turns = Turns::default();
         assert!(turns.fill() && !turns.fill());
-        tickets.into_iter().for_each(|ticket| assert_eq!(turns.room(Ticket(ticket)), 0));
+        tickets.into_iter().for_each(|ticket| assert_eq!(turns.room(None, Ticket(ticket)), 0));
         turns
     }
 
@@ -146,7 +194,7 @@ mod tests {
     #[test]
     fn nobody_waits_where_there_is_room() {
         let mut turns = Turns::default();
-        assert_eq!(turns.room(Ticket(1)), u64::MAX);
+        assert_eq!(turns.room(None, Ticket(1)), u64::MAX);
         turns.sent(Ticket(1), 5);
         assert!(!turns.has_waiting() && turns.of.is_empty());
     }
@@ -157,17 +205,17 @@ mod tests {
         assert_eq!(turns.next(FREE), None, "it is full");
         turns.drained();
         assert_eq!(served(&mut turns, FREE - 1), [9, 2, 7, 1]);
-        assert_eq!(turns.room(Ticket(8)), 0, "one that comes now waits behind");
-        assert_eq!(turns.room(Ticket(2)), TURN_BYTES);
+        assert_eq!(turns.room(None, Ticket(8)), 0, "one that comes now waits behind");
+        assert_eq!(turns.room(None, Ticket(2)), TURN_BYTES);
         turns.sent(Ticket(2), TURN_BYTES);
-        assert_eq!(turns.room(Ticket(2)), 0, "and so does one that has had its turn");
+        assert_eq!(turns.room(None, Ticket(2)), 0, "and so does one that has had its turn");
         assert_eq!(served(&mut turns, FREE - 1), [3]);
         turns.forget(Ticket(9));
         turns.forget(Ticket(4));
         assert_eq!(served(&mut turns, FREE - 1), [8]);
         turns.lapse();
         assert_eq!(served(&mut turns, FREE - 1), [2]);
-        assert_eq!(turns.room(Ticket(5)), u64::MAX, "nobody waits any more");
+        assert_eq!(turns.room(None, Ticket(5)), u64::MAX, "nobody waits any more");
     }
 
     #[test]
@@ -177,7 +225,7 @@ mod tests {
         assert_eq!(served(&mut turns, 0), [1]);
         turns.lapse();
         assert_eq!(served(&mut turns, 0), [2]);
-        assert_eq!(turns.room(Ticket(1)), 0, "it waits behind the others");
+        assert_eq!(turns.room(None, Ticket(1)), 0, "it waits behind the others");
         turns.lapse();
         assert_eq!(served(&mut turns, 2 * TURN_BYTES), [3, 1]);
     }
@@ -193,11 +241,42 @@ mod tests {
             turns.give_back(Ticket(ticket));
         }
         assert_eq!(turns.given_bytes, 0);
-        assert_eq!(turns.room(Ticket(1)), 0, "it waits behind the others");
+        assert_eq!(turns.room(None, Ticket(1)), 0, "it waits behind the others");
         turns.give_back(Ticket(1));
         turns.give_back(Ticket(70));
         let expected: Vec<u64> = (51..=60).chain([1]).collect();
         assert_eq!(served(&mut turns, 20 * TURN_BYTES), expected, "a place in line stays");
+    }
+
+    fn client(number: u8) -> ClientKey {
+        Some(ClientHost::counted([192, 0, 2, number].into()))
+    }
+
+    #[test]
+    fn a_client_with_many_exchanges_leaves_others_every_second_turn() {
+        let mut turns = full([]);
+        (1..=30).for_each(|ticket| assert_eq!(turns.room(client(1), Ticket(ticket)), 0));
+        (91..=92).for_each(|ticket| assert_eq!(turns.room(client(2), Ticket(ticket)), 0));
+        assert_eq!(turns.room(client(3), Ticket(93)), 0);
+        turns.drained();
+        assert_eq!(served(&mut turns, 5 * TURN_BYTES), [1, 91, 93, 2, 92, 3]);
+        // A client that comes back into line is behind those that wait.
+        for (host, ticket) in [(2, 91), (1, 1)] {
+            turns.sent(Ticket(ticket), TURN_BYTES);
+            assert_eq!(turns.room(client(host), Ticket(ticket)), 0);
+        }
+        turns.lapse();
+        assert_eq!(served(&mut turns, 2 * TURN_BYTES), [4, 91, 5]);
+        // So is one whose exchanges have all left the line, and others keep their places.
+        assert_eq!(turns.room(client(3), Ticket(93)), 0);
+        turns.forget(Ticket(93));
+        assert_eq!(turns.room(client(2), Ticket(92)), 0);
+        assert_eq!(turns.room(client(3), Ticket(93)), 0);
+        turns.lapse();
+        assert_eq!(served(&mut turns, 3 * TURN_BYTES), [6, 92, 93, 7]);
+        turns.lapse();
+        (8..=30).chain([1]).for_each(|ticket| turns.forget(Ticket(ticket)));
+        assert!(!turns.has_waiting() && turns.clients.is_empty() && turns.of.is_empty());
     }
 
     /// One exchange after another ends, waits or goes on, and nothing is left of them.

@@ -283,7 +283,11 @@ fn an_answer_whose_turn_is_used_up_waits_for_the_next_one() {
         agent.sessions[key].turns.fill();
         add_credit(agent, io, TURN_BYTES + PART);
         for other in [8, 9] {
-            assert_eq!(agent.sessions[key].turns.room(Ticket(other)), 0, "others wait behind it");
+            assert_eq!(
+                agent.sessions[key].turns.room(None, Ticket(other)),
+                0,
+                "others wait behind it"
+            );
         }
         agent.sessions[key].turns.drained();
         assert_eq!(agent.sessions[key].turns.next(u64::MAX), Some(TICKET));
