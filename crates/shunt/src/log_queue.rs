@@ -3,7 +3,8 @@
 //!
 //! Standard error is often a pipe, and its reader may stand still. This must never:
 //! - make a thread that logs wait for that reader: beyond the limit a line is left out;
-//! - leave out a line without counting it, or write a part of one among others;
+//! - leave out a line without counting it, or write a part of one among others: another program may
+//!   have made the same standard error non-blocking, and then takes a line in parts;
 //! - end the program with lines in the queue that standard error would take.
 
 use std::collections::VecDeque;
@@ -12,6 +13,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tracing_subscriber::fmt::MakeWriter;
+
+use crate::output::write_whole;
 
 /// Lines that standard error has not taken.
 const LINES_MAX: usize = 4_096;
@@ -88,8 +91,9 @@ impl LogQueue {
     fn write_to(&self, mut out: impl Write) {
         loop {
             let line = self.next();
-            // Nobody could be told of an error here.
-            let _ = out.write_all(&line);
+            // Nobody could be told of an error here. The queue is limited, so that this thread may
+            // wait for the reader as long as it takes.
+            let _ = write_whole(&mut out, &line, None);
             let suppressed = self.take_suppressed();
             if suppressed > 0 {
                 tracing::warn!(suppressed, "log lines are left out: standard error took none");
@@ -134,6 +138,8 @@ impl<'a> MakeWriter<'a> for QueueWriter {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
+    use std::io::Read;
+    use std::os::unix::net::UnixStream;
     use std::sync::mpsc::{Receiver, Sender, channel};
 
     use super::*;
@@ -186,5 +192,25 @@ mod tests {
         let long = vec![b'x'; BYTES_MAX / 4 + 1];
         (0..8).for_each(|_| writer.make_writer().write_all(&long).unwrap());
         assert!(queue.lock().suppressed >= 4, "the bytes are limited, too");
+    }
+
+    /// A program that shares standard error with this one may make it non-blocking.
+    #[test]
+    fn a_full_pipe_that_does_not_block_cuts_no_line() {
+        let (mut read, write) = UnixStream::pair().unwrap();
+        write.set_nonblocking(true).unwrap();
+        let queue = LogQueue::start(write).unwrap();
+        let writer = QueueWriter(Arc::clone(&queue));
+        let line = |number: u8| [vec![b'a' + number; BYTES_MAX / 8], vec![b'\n']].concat();
+        (0..6).for_each(|number| writer.make_writer().write_all(&line(number)).unwrap());
+        // The kernel takes less than that at once.
+        read.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        for number in 0..6 {
+            let mut taken = vec![0; BYTES_MAX / 8 + 1];
+            read.read_exact(&mut taken).unwrap();
+            assert!(taken == line(number), "line {number} is not whole");
+        }
+        queue.flush(Duration::from_secs(60));
+        assert!(!queue.lock().is_writing);
     }
 }

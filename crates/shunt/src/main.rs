@@ -1,5 +1,16 @@
 //! The `shunt` binary: the command line and the wiring, nothing else.
 
+/// Prints to standard error. The macros of the standard library panic where standard error would
+/// block.
+macro_rules! eprint {
+    ($($text:tt)*) => { $crate::output::complain(format_args!($($text)*)) };
+}
+
+/// Prints a line to standard error.
+macro_rules! eprintln {
+    ($($text:tt)*) => { eprint!("{}\n", format_args!($($text)*)) };
+}
+
 #[cfg(not(feature = "node"))]
 mod node_stub;
 mod admin;
@@ -21,6 +32,7 @@ mod multiget;
 #[cfg(feature = "node")]
 mod node;
 mod open_files;
+mod output;
 mod proxy;
 mod relay;
 mod settings;
@@ -30,11 +42,11 @@ mod systemd;
 mod times;
 mod version;
 
-use std::io::Write as _;
 use std::process::ExitCode;
 
 use cli::{Checked, Command};
 use exit::Exit;
+pub(crate) use output::print;
 use settings::Settings;
 
 fn main() -> ExitCode {
@@ -127,9 +139,4 @@ fn check(settings: &Settings) -> Exit {
             Exit::Configuration
         }
     }
-}
-
-/// Prints to standard output; a closed output is no error.
-pub(crate) fn print(text: &str) {
-    let _ = std::io::stdout().write_all(text.as_bytes());
 }
