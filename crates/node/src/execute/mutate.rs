@@ -13,6 +13,7 @@ use std::ops::Bound as RangeBound;
 
 use super::bindings::Bound;
 use super::changes::{CellReader, apply};
+use super::effort::Effort;
 use super::fragment::{FragmentMaker, ListPositions, WriteTime};
 use super::intervals::{Interval, Intervals};
 use super::json::JsonRow;
@@ -91,6 +92,7 @@ pub(crate) struct Mutator<'a> {
     pub(crate) plan: &'a MutationPlan,
     pub(crate) bound: &'a Bound<'a>,
     pub(crate) shared: &'a Shared,
+    effort: &'a Effort,
     pub(crate) time: WriteTime,
     /// The statement has its own timestamp.
     timestamp_given: bool,
@@ -113,7 +115,7 @@ impl<'a> Mutator<'a> {
     pub(crate) fn new(
         plan: &'a MutationPlan,
         bound: &'a Bound<'a>,
-        shared: &'a Shared,
+        (shared, effort): (&'a Shared, &'a Effort),
         timestamp: i64,
         index: usize,
     ) -> Result<Self, CqlError> {
@@ -141,6 +143,7 @@ impl<'a> Mutator<'a> {
             plan,
             bound,
             shared,
+            effort,
             time,
             timestamp_given,
             positions_us,
@@ -395,7 +398,7 @@ impl<'a> Mutator<'a> {
         writes: &mut Vec<Write>,
     ) -> Result<(), CqlError> {
         let store = self.shared.store(partition.token);
-        let all = Slice::default();
+        let all = Slice { reach: self.effort.reach(), ..Slice::default() };
         let intervals =
             Intervals::new(self.table(), &self.plan.restrictions.clustering, self.bound)?;
         let mut rows = store.read_partition(
@@ -408,7 +411,8 @@ impl<'a> Mutator<'a> {
         if whole && rows.static_row().is_some() {
             writes.push(self.write(partition, Place::Static, deleted())?);
         }
-        while let Some((clustering, _)) = rows.next()? {
+        while let Some((clustering, row)) = rows.next()? {
+            self.effort.has_read(Some(&row))?;
             if whole || intervals.contains(&clustering) {
                 writes.push(self.write(partition, Place::Row(clustering.to_vec()), deleted())?);
             }

@@ -2,7 +2,8 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
 
 use allocation_counter::measure;
 use shunt_storage::Store;
@@ -405,4 +406,53 @@ fn a_condition_on_static_columns_ends_with_its_client() {
     ends.gone.store(true, std::sync::atomic::Ordering::Relaxed);
     let done = this.executor.execute_until(ends, &mut this.client, &request, &mut out);
     assert_eq!(done.opcode, opcode::ERROR);
+}
+
+/// Values of counters, and timestamps under which a conditional write would be invisible, are found
+/// by reading whole partitions.
+#[test]
+fn reads_before_writes_end_with_their_time_or_their_client() {
+    const DELETE_COUNTERS: &str = "DELETE FROM k.n WHERE p = 1";
+    const DELETE_ROWS: &str = "BEGIN BATCH DELETE FROM k.r WHERE p = 1; UPDATE k.r SET s = 2 WHERE p = 1 IF s = 1; APPLY BATCH";
+    const DELETE_RANGE: &str = "BEGIN BATCH DELETE FROM k.r WHERE p = 1 AND c > 0; UPDATE k.r SET s = 2 WHERE p = 1 IF s = 1; APPLY BATCH";
+    let mut this = Loop::new();
+    for text in [
+        "CREATE TABLE k.n (p int, c int, n counter, PRIMARY KEY (p, c))",
+        "CREATE TABLE k.r (p int, c int, s int static, v int, PRIMARY KEY (p, c))",
+        "INSERT INTO k.r (p, s) VALUES (1, 1)",
+    ] {
+        assert_eq!(this.patiently(text).0, opcode::RESULT, "{text}");
+    }
+    for row in 0..200 {
+        for text in [
+            format!("UPDATE k.n SET n = n + 1 WHERE p = 1 AND c = {row}"),
+            format!("INSERT INTO k.r (p, c, v) VALUES (1, {row}, 1)"),
+        ] {
+            assert_eq!(this.patiently(&text).0, opcode::RESULT, "{text}");
+        }
+    }
+    let over = Ends { until: Some(Instant::now()), ..Ends::default() };
+    let gone = Ends { gone: Arc::new(AtomicBool::new(true)), ..Ends::default() };
+    for text in [DELETE_COUNTERS, DELETE_ROWS, DELETE_RANGE] {
+        let (mut body, written) = (Vec::new(), this.written());
+        encode::query_simple(&mut body, VERSION, text, Consistency::ONE);
+        let request = Request { version: VERSION, flags: 0, opcode: opcode::QUERY, body: &body };
+        for ends in [&over, &gone] {
+            let mut out = Vec::new();
+            this.executor.execute_until(ends.clone(), &mut this.client, &request, &mut out);
+            let error = ErrorMessage::decode(VERSION, &out).expect(text);
+            assert_eq!(error.code, error_code::READ_TIMEOUT, "{text}: {error:?}");
+        }
+        assert_eq!(this.written(), written, "{text}");
+        let mut out = Vec::new();
+        let done =
+            this.executor.execute_until(Ends::default(), &mut this.client, &request, &mut out);
+        assert_eq!((done.opcode, this.written()), (opcode::RESULT, written + 1), "{text}: {out:?}");
+        if text == DELETE_ROWS {
+            this.patiently("INSERT INTO k.r (p, s) VALUES (1, 1)");
+            for row in 0..200 {
+                this.patiently(&format!("INSERT INTO k.r (p, c, v) VALUES (1, {row}, 1)"));
+            }
+        }
+    }
 }

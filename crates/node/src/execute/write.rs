@@ -43,7 +43,7 @@ impl Executor {
             mutators.push(Mutator::new(
                 plan,
                 bound,
-                &self.shared,
+                (&self.shared, &self.effort),
                 timestamp.unwrap_or(first),
                 index,
             )?);
@@ -278,14 +278,16 @@ impl Executor {
         let Fragment::Header(header) = &write.fragment else {
             return Ok(store.newest_of_row(table, partition, write.place.target())?);
         };
+        let goes_on = |bytes| self.effort.has_read_bytes(bytes);
         if header.deletion.is_some() {
-            return Ok(store.newest_of_slice(table, partition, &Slice::default(), true)?);
+            return store.newest_of_slice((table, partition), &Slice::default(), true, goes_on);
         }
         let mut newest = None;
         for range in &header.ranges {
             let (from, to) = range.bounds();
             let slice = Slice { from, to, ..Slice::default() };
-            newest = newest.max(store.newest_of_slice(table, partition, &slice, false)?);
+            let own = store.newest_of_slice((table, partition), &slice, false, goes_on)?;
+            newest = newest.max(own);
         }
         Ok(newest)
     }

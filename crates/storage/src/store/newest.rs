@@ -49,16 +49,19 @@ impl Store {
     }
 
     /// The newest timestamp of all rows of a slice, and of the static row on request; excludes the
-    /// partition's header.
-    pub fn newest_of_slice(
+    /// partition's header. `goes_on` hears of the bytes of each record, and may end the search.
+    ///
+    /// # Errors
+    /// Those of the store, and those of `goes_on`.
+    pub fn newest_of_slice<E: From<StoreError>>(
         &self,
-        table: TableId,
-        partition: PartitionKey<'_>,
+        (table, partition): (TableId, PartitionKey<'_>),
         slice: &Slice,
         with_static: bool,
-    ) -> Result<Option<i64>, StoreError> {
+        mut goes_on: impl FnMut(usize) -> Result<(), E>,
+    ) -> Result<Option<i64>, E> {
         let shared = &*self.shared;
-        let prefix = key::partition_prefix(table, partition)?;
+        let prefix = key::partition_prefix(table, partition).map_err(StoreError::from)?;
         let (from, to) = slice.bounds(&prefix)?;
         let mut newest = None;
         if with_static {
@@ -67,7 +70,8 @@ impl Store {
         let span = Span { from, to, one_partition: true, cache: false, tier: ReadTier::Disk };
         let mut cursor = shared.engine.cursor(&span);
         cursor.seek(&span.from);
-        while let Some((key, record)) = cursor.entry()? {
+        while let Some((key, record)) = cursor.entry().map_err(StoreError::from)? {
+            goes_on(record.len())?;
             newest = newest.max(shared.newest_of_record(key, record)?);
             cursor.next();
         }

@@ -190,6 +190,8 @@ fn composite_keys_and_system_tables() {
             "'c'",
         ),
         ("SELECT count(*) FROM system.peers_v2", "2"),
+        ("SELECT * FROM system.peers WHERE peer = '10.9.8.7'", ""),
+        ("SELECT * FROM system.peers_v2 WHERE peer = '10.9.8.7' AND peer_port = 7000", ""),
         ("SELECT key FROM system.local", "'local'"),
     ]);
     let now = nodes.rows("SELECT now() FROM system.local");
