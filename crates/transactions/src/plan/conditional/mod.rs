@@ -9,6 +9,7 @@
 
 mod bind;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use shunt_language::ast::{
@@ -160,8 +161,9 @@ impl Drafting<'_> {
         }
         check_repeatable(mutation, inner, table)?;
         let mut scope = Scope::new(&table.types, None, self.now_ms, inner.markers.len());
-        conditional.change = change(mutation, &conditional.columns, &mut scope)?;
-        conditional.condition = condition(mutation, table, &conditional.columns, &mut scope)?;
+        let columns = Columns::new(&conditional.columns);
+        conditional.change = change(mutation, &columns, &mut scope)?;
+        conditional.condition = condition(mutation, table, &columns, &mut scope)?;
         if let Some(term) = &mutation.attributes().time_to_live {
             let int = CqlType::from(shunt_language::ast::NativeType::Int);
             conditional.time_to_live = Some(terms::prepare(term, "[ttl]", &int, &mut scope)?);
@@ -212,19 +214,35 @@ fn anew(table: &str, key: &str, columns: &[(String, CqlType)], statement: &str) 
     Anew { absent: batch(&delete), present: batch(&updates) }
 }
 
-fn place_of(columns: &[(String, CqlType)], name: &str) -> Result<usize, InvalidRequest> {
-    let found = columns.iter().position(|(column, _)| column == name);
-    found.ok_or_else(|| InvalidRequest::new(format!("Undefined column name {name}")))
+/// The table's regular columns. A statement may name thousands, so each is looked up.
+struct Columns<'c> {
+    all: &'c [(String, CqlType)],
+    places: HashMap<&'c str, usize>,
+}
+
+impl<'c> Columns<'c> {
+    fn new(all: &'c [(String, CqlType)]) -> Self {
+        let places = all.iter().enumerate().map(|(place, (name, _))| (name.as_str(), place));
+        Self { all, places: places.collect() }
+    }
+
+    /// The place and type of a column.
+    fn find(&self, name: &str) -> Result<(usize, &'c CqlType), InvalidRequest> {
+        let place = self.places.get(name).copied();
+        let place =
+            place.ok_or_else(|| InvalidRequest::new(format!("Undefined column name {name}")))?;
+        Ok((place, &self.all[place].1))
+    }
 }
 
 fn change(
     mutation: &Mutation,
-    columns: &[(String, CqlType)],
+    columns: &Columns<'_>,
     scope: &mut Scope<'_>,
 ) -> Result<PreparedChange, InvalidRequest> {
     let mut set = |name: &String, term: &Term| {
-        let place = place_of(columns, name)?;
-        Ok((place, terms::prepare(term, name, &columns[place].1, scope)?))
+        let (place, cql_type) = columns.find(name)?;
+        Ok((place, terms::prepare(term, name, cql_type, scope)?))
     };
     let refused = || {
         InvalidRequest::new(
@@ -234,8 +252,7 @@ fn change(
     Ok(match mutation {
         Mutation::Insert(insert) => {
             let given = insert.columns.iter().zip(&insert.values);
-            let others =
-                given.filter(|(name, _)| columns.iter().any(|(column, _)| column == *name));
+            let others = given.filter(|(name, _)| columns.places.contains_key(name.as_str()));
             PreparedChange::Insert(
                 others.map(|(name, term)| set(name, term)).collect::<Result<_, _>>()?,
             )
@@ -251,7 +268,7 @@ fn change(
         Mutation::Delete(delete) if delete.deletions.is_empty() => PreparedChange::Delete,
         Mutation::Delete(delete) => {
             let deleted = delete.deletions.iter().map(|deletion| match deletion {
-                Deletion::Column(name) => place_of(columns, name),
+                Deletion::Column(name) => columns.find(name).map(|(place, _)| place),
                 Deletion::Element(..) | Deletion::Field(..) => Err(refused()),
             });
             PreparedChange::DeleteColumns(deleted.collect::<Result<_, _>>()?)
@@ -263,7 +280,7 @@ fn change(
 fn condition(
     mutation: &Mutation,
     table: &Table,
-    columns: &[(String, CqlType)],
+    columns: &Columns<'_>,
     scope: &mut Scope<'_>,
 ) -> Result<Condition, InvalidRequest> {
     let conditions = match mutation {
@@ -284,8 +301,8 @@ fn condition(
                     )));
                 }
                 check_pure(condition.element.iter().chain(&condition.values))?;
-                let place = place_of(columns, name)?;
-                let prepared = condition.prepare(&columns[place].1, scope)?;
+                let (place, cql_type) = columns.find(name)?;
+                let prepared = condition.prepare(cql_type, scope)?;
                 check_literals(name, scope)?;
                 Ok((place, prepared))
             });
