@@ -103,7 +103,7 @@ impl Spread {
     /// Takes in the versions that a node tells. True if the node is the one that made the change,
     /// and all nodes but those that are down have the change. A node whose version is not known
     /// does not have it, unless it had it before.
-    pub(super) fn see(&mut self, told: &SchemaVersions, down: &HashSet<u128>) -> bool {
+    pub(super) fn see(&mut self, told: &SchemaVersions, view: RingView<'_>) -> bool {
         if told.asked != self.maker {
             return false;
         }
@@ -118,8 +118,25 @@ impl Spread {
                 self.nodes.insert(*host_id);
             }
         }
-        let mut up = told.nodes.keys().filter(|host_id| !down.contains(host_id));
-        up.all(|host_id| self.nodes.contains(host_id))
+        view.all_up(told, |host_id| self.nodes.contains(&host_id))
+    }
+}
+
+/// The nodes as the proxy knows them. The node that is asked may lack some of them, as a node does
+/// that hears late of one that joins.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RingView<'a> {
+    /// Host ids of all nodes.
+    pub(super) members: &'a HashSet<u128>,
+    /// Those of the nodes that are believed down.
+    pub(super) down: &'a HashSet<u128>,
+}
+
+impl RingView<'_> {
+    /// True if all nodes that are up, told or members, are `fit`.
+    fn all_up(self, told: &SchemaVersions, fit: impl Fn(u128) -> bool) -> bool {
+        let mut up = told.nodes.keys().chain(self.members).filter(|id| !self.down.contains(id));
+        up.all(|host_id| fit(*host_id))
     }
 }
 
@@ -202,15 +219,15 @@ impl Agreement {
         &mut self,
         asked: u64,
         told: &SchemaVersions,
-        down: &HashSet<u128>,
+        view: RingView<'_>,
         now: Instant,
     ) -> Vec<Answer> {
-        let (mut answers, all_agree) = (Vec::new(), agree(told, down));
+        let (mut answers, all_agree) = (Vec::new(), agree(told, view));
         for mut waiting in std::mem::take(&mut self.waiting) {
             let is_asked = waiting.number < asked;
             let agreed = is_asked
                 && match &mut waiting.spread {
-                    Some(spread) => spread.see(told, down),
+                    Some(spread) => spread.see(told, view),
                     None => all_agree && waiting.maker.is_none_or(|maker| maker == told.asked),
                 };
             match agreed || is_asked && waiting.deadline <= now {
@@ -234,10 +251,10 @@ impl Agreement {
 }
 
 /// True if all nodes but those that are down have the version of the node that was asked.
-fn agree(told: &SchemaVersions, down: &HashSet<u128>) -> bool {
-    let own = told.nodes.get(&told.asked).copied().flatten();
-    let mut up = told.nodes.iter().filter(|(host_id, _)| !down.contains(host_id));
-    own.is_some() && up.all(|(_, version)| *version == own)
+fn agree(told: &SchemaVersions, view: RingView<'_>) -> bool {
+    let version_of = |host_id: u128| told.nodes.get(&host_id).copied().flatten();
+    let own = version_of(told.asked);
+    own.is_some() && view.all_up(told, |host_id| version_of(host_id) == own)
 }
 
 /// Waits, on a separate connection, until the node `maker` at `address` sees that all nodes have
@@ -247,12 +264,12 @@ pub(super) async fn seen_by(
     maker: u128,
     address: SocketAddr,
     access: &Access,
-    down: &HashSet<u128>,
+    view: RingView<'_>,
 ) -> bool {
     let mut spread = Spread::of(maker);
     let poll = async {
         loop {
-            match poll_versions(address, access, &mut spread, down).await {
+            match poll_versions(address, access, &mut spread, view).await {
                 Err(ControlError::TimedOut(_)) => sleep(PAUSE).await,
                 outcome => return outcome,
             }
@@ -273,12 +290,12 @@ async fn poll_versions(
     address: SocketAddr,
     access: &Access,
     spread: &mut Spread,
-    down: &HashSet<u128>,
+    view: RingView<'_>,
 ) -> Result<(), ControlError> {
     let mut session = handshake::connect(address, access).await?;
     loop {
         let told = ring::schema_versions(&mut session.connection, access.limit).await?;
-        if spread.see(&told, down) {
+        if spread.see(&told, view) {
             return Ok(());
         }
         sleep(PAUSE).await;
@@ -287,6 +304,8 @@ async fn poll_versions(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::LazyLock;
+
     use super::*;
 
     /// Host ids and versions that agree, and others that do not.
@@ -299,8 +318,15 @@ mod tests {
         SchemaVersions::new(rows[0].0, Some(rows[0].1), peers)
     }
 
-    fn up() -> HashSet<u128> {
-        HashSet::new()
+    /// No node but those that are told.
+    fn up() -> RingView<'static> {
+        static NONE: LazyLock<HashSet<u128>> = LazyLock::new(HashSet::new);
+        RingView { members: &NONE, down: &NONE }
+    }
+
+    /// The same, with these nodes down.
+    fn without(down: &HashSet<u128>) -> RingView<'_> {
+        RingView { down, ..up() }
     }
 
     fn core(core: usize, ticket: u64) -> Waiter {
@@ -317,7 +343,7 @@ mod tests {
         let asked = agreement.start_check();
         assert_eq!(agreement.ask(core(1, 8), None, now), []);
         assert_eq!(
-            agreement.finish_check(asked, &told(ONE), &up(), now),
+            agreement.finish_check(asked, &told(ONE), up(), now),
             [Answer { waiter: core(0, 7), agreed: true }]
         );
         assert_eq!(agreement.due(), Some(now + PAUSE));
@@ -329,10 +355,10 @@ mod tests {
         let mut agreement = Agreement::default();
         assert_eq!(agreement.ask(core(2, 9), None, now), []);
         let asked = agreement.start_check();
-        assert_eq!(agreement.finish_check(asked, &told(TWO), &up(), now), []);
+        assert_eq!(agreement.finish_check(asked, &told(TWO), up(), now), []);
         let late = now + LIMIT;
         assert_eq!(
-            agreement.finish_check(asked, &told(TWO), &up(), late),
+            agreement.finish_check(asked, &told(TWO), up(), late),
             [Answer { waiter: core(2, 9), agreed: false }]
         );
         assert_eq!(agreement.due(), None);
@@ -363,10 +389,10 @@ mod tests {
         for _ in 0..3 {
             assert_eq!(agreement.ask(event(1), None, now + PAUSE), []);
         }
-        assert_eq!(agreement.finish_check(asked, &told(ONE), &up(), now), []);
+        assert_eq!(agreement.finish_check(asked, &told(ONE), up(), now), []);
         let asked = agreement.start_check();
         let answer = Answer { waiter: event(1), agreed: false };
-        assert_eq!(agreement.finish_check(asked, &told(TWO), &up(), now + LIMIT), [answer]);
+        assert_eq!(agreement.finish_check(asked, &told(TWO), up(), now + LIMIT), [answer]);
     }
 
     #[test]
@@ -403,7 +429,7 @@ mod tests {
         let mut spread = Spread::of(1);
         let mut see = |of: [u128; 4]| {
             let versions: Vec<(u128, u128)> = (1..).zip(of).collect();
-            spread.see(&told(&versions), &HashSet::from([4]))
+            spread.see(&told(&versions), without(&HashSet::from([4])))
         };
         assert!(!see([10, 9, 9, 9]), "the first node has made the change");
         assert!(!see([11, 10, 9, 9]), "the second node has it, and another change came");
@@ -412,8 +438,8 @@ mod tests {
         assert!(see([14, 22, 21, 9]), "the third follows the second; the fourth is down");
         // The maker's own versions are not the only ones, whatever the order of the nodes.
         let mut spread = Spread::of(1);
-        assert!(!spread.see(&told(&[(1, 10), (3, 9), (2, 10)]), &up()));
-        assert!(spread.see(&told(&[(1, 11), (3, 21), (2, 21)]), &up()));
+        assert!(!spread.see(&told(&[(1, 10), (3, 9), (2, 10)]), up()));
+        assert!(spread.see(&told(&[(1, 11), (3, 21), (2, 21)]), up()));
     }
 
     #[test]
@@ -424,20 +450,20 @@ mod tests {
             assert_eq!(agreement.ask(core(0, ticket), Some(Spread::of(1)), now), []);
         }
         let asked = agreement.start_check();
-        assert_eq!(agreement.finish_check(asked, &told(TWO), &up(), now), []);
+        assert_eq!(agreement.finish_check(asked, &told(TWO), up(), now), []);
         let followed = told(&[(1, 9), (2, 7)]);
-        assert_eq!(agreement.finish_check(asked, &followed, &up(), now).len(), SPREADS_MAX);
+        assert_eq!(agreement.finish_check(asked, &followed, up(), now).len(), SPREADS_MAX);
         assert_eq!((agreement.waiting.len(), agreement.spreads), (1, 0));
-        assert_eq!(agreement.finish_check(asked, &told(ONE), &up(), now).len(), 1);
+        assert_eq!(agreement.finish_check(asked, &told(ONE), up(), now).len(), 1);
     }
 
     #[test]
     fn one_version_is_agreement() {
         for (versions, is_agreed) in [(ONE, true), (TWO, false)] {
             let told = told(versions);
-            assert_eq!(agree(&told, &up()), is_agreed);
-            assert_eq!(Spread::of(1).see(&told, &up()), is_agreed);
-            assert!(Spread::of(1).see(&told, &HashSet::from([2])), "a node is down");
+            assert_eq!(agree(&told, up()), is_agreed);
+            assert_eq!(Spread::of(1).see(&told, up()), is_agreed);
+            assert!(Spread::of(1).see(&told, without(&HashSet::from([2]))), "a node is down");
         }
     }
 
@@ -446,26 +472,37 @@ mod tests {
         for rows in [[(1, 1), (1, 0), (2, 0), (3, 0)], [(1, 1), (2, 1), (2, 0), (3, 0)]] {
             let mut spread = Spread::of(1);
             for _ in 0..3 {
-                assert!(!spread.see(&told(&rows), &up()), "{rows:?}");
+                assert!(!spread.see(&told(&rows), up()), "{rows:?}");
             }
-            assert!(!agree(&told(&rows), &up()), "{rows:?}");
+            assert!(!agree(&told(&rows), up()), "{rows:?}");
         }
         let of_maker = [(1, 1), (1, 0), (2, 1)];
-        assert!(Spread::of(1).see(&told(&of_maker), &up()) && agree(&told(&of_maker), &up()));
+        assert!(Spread::of(1).see(&told(&of_maker), up()) && agree(&told(&of_maker), up()));
         let of_peer = [(1, 1), (2, 1), (2, 0)];
-        assert!(!Spread::of(1).see(&told(&of_peer), &up()), "either row may be the remnant");
-        assert!(Spread::of(1).see(&told(&of_peer), &HashSet::from([2])));
+        assert!(!Spread::of(1).see(&told(&of_peer), up()), "either row may be the remnant");
+        assert!(Spread::of(1).see(&told(&of_peer), without(&HashSet::from([2]))));
+    }
+
+    #[test]
+    fn a_node_that_the_one_asked_does_not_know_has_to_have_the_change_too() {
+        let (members, down) = (HashSet::from([1, 2, 3]), HashSet::from([3]));
+        let view = RingView { members: &members, ..up() };
+        assert!(!Spread::of(1).see(&told(ONE), view) && !agree(&told(ONE), view));
+        let without = RingView { down: &down, ..view };
+        assert!(Spread::of(1).see(&told(ONE), without) && agree(&told(ONE), without));
+        let whole = told(&[(1, 7), (2, 7), (3, 7), (4, 7)]);
+        assert!(Spread::of(1).see(&whole, view) && agree(&whole, view), "a new node has it");
     }
 
     #[test]
     fn a_node_without_a_version_does_not_have_the_change() {
         let peers = [(2, Some(1)), (3, None)];
         let of_peer = SchemaVersions::new(1, Some(1), peers);
-        assert!(!Spread::of(1).see(&of_peer, &up()) && !agree(&of_peer, &up()));
+        assert!(!Spread::of(1).see(&of_peer, up()) && !agree(&of_peer, up()));
         let of_maker = SchemaVersions::new(1, None, [(2, Some(1)), (3, Some(1))]);
-        assert!(!Spread::of(1).see(&of_maker, &up()) && !agree(&of_maker, &up()));
+        assert!(!Spread::of(1).see(&of_maker, up()) && !agree(&of_maker, up()));
         let of_none = SchemaVersions::new(1, None, [(2, None)]);
-        assert!(!Spread::of(1).see(&of_none, &up()) && !agree(&of_none, &up()));
+        assert!(!Spread::of(1).see(&of_none, up()) && !agree(&of_none, up()));
     }
 
     #[test]
@@ -477,9 +514,9 @@ mod tests {
             assert_eq!(agreement.ask(core(0, ticket), Some(Spread::of(2)), now), []);
         }
         let asked = agreement.start_check();
-        assert_eq!(agreement.finish_check(asked, &told(ONE), &up(), now), []);
+        assert_eq!(agreement.finish_check(asked, &told(ONE), up(), now), []);
         let of_maker = SchemaVersions::new(2, Some(7), [(1, Some(7))]);
-        let answers = agreement.finish_check(asked, &of_maker, &up(), now);
+        let answers = agreement.finish_check(asked, &of_maker, up(), now);
         assert!(answers.len() as u64 == most + 1 && answers.iter().all(|answer| answer.agreed));
     }
 
@@ -491,11 +528,11 @@ mod tests {
         assert_eq!(agreement.ask(core(0, 1), spread, now), []);
         assert_eq!(agreement.ask(event(2), None, now), []);
         let asked = agreement.start_check();
-        assert_eq!(agreement.finish_check(asked, &told(TWO), &up(), now), []);
+        assert_eq!(agreement.finish_check(asked, &told(TWO), up(), now), []);
         let followed = told(&[(1, 9), (2, 7)]);
         let answer = Answer { waiter: core(0, 1), agreed: true };
-        assert_eq!(agreement.finish_check(asked, &followed, &up(), now), [answer]);
+        assert_eq!(agreement.finish_check(asked, &followed, up(), now), [answer]);
         let answer = Answer { waiter: event(2), agreed: true };
-        assert_eq!(agreement.finish_check(asked, &told(ONE), &up(), now), [answer]);
+        assert_eq!(agreement.finish_check(asked, &told(ONE), up(), now), [answer]);
     }
 }

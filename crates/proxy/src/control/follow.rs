@@ -13,7 +13,7 @@ use shunt_wire::cql::message::{Event, encode};
 use tokio::time::{Instant, sleep};
 use tracing::{debug, info, warn};
 
-use super::agreement::{self, Agreement, Answer, Spread, Waiter};
+use super::agreement::{self, Agreement, Answer, RingView, Spread, Waiter};
 use super::error::{ControlError, Step};
 use super::handshake::Session;
 use super::inventory::{Inventory, Taken};
@@ -423,9 +423,11 @@ impl Follower<'_> {
             self.post(answers);
             return;
         };
-        let (access, down) = (plane.access(), plane.down.now().clone());
+        let access = plane.access();
+        let (members, down) = (plane.members.clone(), plane.down.now().clone());
         plane.agreements.spawn(async move {
-            let agreed = agreement::seen_by(maker, address, &access, &down).await;
+            let view = RingView { members: &members, down: &down };
+            let agreed = agreement::seen_by(maker, address, &access, view).await;
             Answer { waiter, agreed }
         });
     }
@@ -528,8 +530,8 @@ impl Follower<'_> {
         let asked_until = self.agreement.start_check();
         let told = ring::schema_versions(&mut self.session.connection, limit).await?;
         self.still_alive();
-        let (down, now) = (self.plane.down.now(), Instant::now());
-        let answers = self.agreement.finish_check(asked_until, &told, down, now);
+        let view = RingView { members: &self.plane.members, down: self.plane.down.now() };
+        let answers = self.agreement.finish_check(asked_until, &told, view, Instant::now());
         self.answer(answers).await
     }
 

@@ -17,6 +17,28 @@ async fn a_remnant_of_the_maker_among_its_peers_brings_the_change_to_nobody() {
     is_awaited(&ring, &mut bench, 1, |state| state.nodes[0].schema_version = 78).await;
 }
 
+/// The node on the control connection and the maker both miss a node that is up.
+#[tokio::test]
+async fn a_node_that_the_maker_does_not_know_has_to_have_the_change_too() {
+    let ring = FakeRing::start(3).await;
+    let mut bench = started(&ring).await;
+    for (ticket, maker) in [(1, 1), (2, 2)] {
+        let node = node_id(&bench, maker);
+        let mut missed = Vec::new();
+        ring.edit(|state| missed.extend(state.nodes.pop()));
+        let queries = || ring.state.lock().expect("lock").queries;
+        let before = queries();
+        let request = ControlRequest::AwaitSchemaAgreement { node, core: 0, ticket, table: None };
+        bench.ask(request).await;
+        // Each check asks local and peers.
+        eventually(|| queries() >= before + 6).await;
+        assert!(bench.mail.try_recv().is_err(), "two of three nodes are told of");
+        ring.edit(|state| state.nodes.append(&mut missed));
+        let mail = bench.next_mail().await;
+        assert!(matches!(mail, CoreMail::SchemaAgreed { ticket: of, .. } if of == ticket));
+    }
+}
+
 #[tokio::test]
 async fn a_version_that_is_not_known_is_not_agreement() {
     let ring = FakeRing::start(3).await;
