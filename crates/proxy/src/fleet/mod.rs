@@ -10,6 +10,7 @@
 //! | [`forwarding`] | connections to the other proxies, and requests that go there |
 //! | [`requests`] | clients' requests on locks and transactions that are not answered yet |
 //! | [`rights`] | rights of clients' roles, which nodes decide |
+//! | [`role_shares`] | room for requests that wait, of which one role gets half |
 //! | [`roster`] | the live proxies, as drivers see them in `system.peers` |
 //! | [`statements`] | the proxy's own statements to nodes |
 
@@ -21,5 +22,6 @@ pub mod membership;
 pub(crate) mod forwarding;
 pub(crate) mod requests;
 pub(crate) mod rights;
+pub(crate) mod role_shares;
 pub mod roster;
 pub(crate) mod statements;

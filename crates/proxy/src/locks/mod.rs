@@ -64,10 +64,11 @@ use batch::state::Batch;
 use effects::Effects;
 use rows::backlog::Backlog;
 use rows::damage::DamagedPartitions;
-use state::{ForeignRows, Overview, Snapshot, Undecided};
+use state::{ForeignRows, OVERVIEWS_MAX, Overview, Snapshot, Undecided};
 use sweep::progress::Sweep;
 
 use crate::fleet::requests::retry::LockRetries;
+use crate::fleet::role_shares::RoleShares;
 use crate::wakes::Wakes;
 
 /// The key of the timer of the locks.
@@ -99,6 +100,7 @@ pub(crate) struct LockKeeper {
     undecided: Undecided,
     /// Questions to all cores under way.
     overviews: Slab<Overview>,
+    overview_shares: RoleShares,
     /// The last snapshots of many locks: durable ones, and those in memory.
     snapshots: [Snapshot; 2],
     /// Progress of the search for rows in the tables of locks.
@@ -135,6 +137,7 @@ impl Default for LockKeeper {
             batches_by_role: HashMap::new(),
             undecided: Undecided::default(),
             overviews: Slab::new(),
+            overview_shares: RoleShares::new(OVERVIEWS_MAX, 0),
             snapshots: Default::default(),
             foreign: ForeignRows::default(),
             sweep: Sweep::default(),

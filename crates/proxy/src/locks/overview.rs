@@ -19,9 +19,8 @@ use crate::limits;
 use crate::locks::reply::{Reply, Verdict};
 use crate::locks::state::Overview;
 use crate::locks::{dispatch, keeper, listing};
+use crate::transactions::part::Who;
 
-/// Most questions under way on a core.
-const OVERVIEWS_MAX: usize = 256;
 /// Number of locks above which a core visits them once a second only.
 const LOCKS_FEW: usize = 16_384;
 
@@ -33,8 +32,12 @@ pub(super) fn begin(
     request: &Request<'_>,
     kind: AnswerKind,
 ) -> Result<(), Fault> {
-    if core.fleet.locks.overviews.len() >= OVERVIEWS_MAX {
-        return Err(Fault::overloaded("Shunt: too many ask for the locks of this proxy"));
+    let Some((role, _)) = clients::asker_of(core, client.0) else { return Ok(()) };
+    let who = Who::of(&role);
+    if !core.fleet.locks.overview_shares.has_room(who, 0) {
+        return Err(Fault::overloaded(
+            "Shunt: too many requests, in all or of this role, ask for the locks of this proxy",
+        ));
     }
     let most = request.limit.min(listing::ROWS_MAX as u32);
     let namespace = if request.table.is_fast() { Namespace::Memory } else { Namespace::Durable };
@@ -42,7 +45,8 @@ pub(super) fn begin(
     // Every proxy answers for itself.
     let Some((ticket, _)) = clients::note(core, io, client, true, form) else { return Ok(()) };
     let cores = core.context.config.cores.max(1);
-    let question = Overview { ticket, left: cores, list: Vec::new(), refused: None };
+    core.fleet.locks.overview_shares.take(who, 0);
+    let question = Overview { ticket, who, left: cores, list: Vec::new(), refused: None };
     let gathered = core.fleet.locks.overviews.insert(question) as u32;
     for to in 0..cores {
         let mut of_nobody = requests::NONE;
@@ -125,8 +129,9 @@ pub(super) fn take_list(core: &mut Core, io: &mut Io, gathered: u32, outcome: &R
     if question.left > 0 {
         return;
     }
-    let Overview { ticket, list, refused, .. } =
+    let Overview { ticket, who, list, refused, .. } =
         core.fleet.locks.overviews.remove(gathered as usize);
+    core.fleet.locks.overview_shares.give_back(who, 0);
     let reply = match refused {
         Some(why) => why.into(),
         None => Reply { list: &list, ..Verdict::Locks.into() },

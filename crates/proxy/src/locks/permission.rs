@@ -85,7 +85,7 @@ pub(super) fn wait(
     let Some(pool) = pool else { return Err(undecided_fault()) };
     let who = pool.names.whole_role.as_deref().map_or(Who::FORMER, Who::of);
     let right = Right { login: pool.login_id, action: Action::UseLocks(table) };
-    if !core.fleet.locks.undecided.waiting.has_room(who, body.len()) {
+    if !core.fleet.locks.undecided.has_room(who, body.len()) {
         return Err(Fault::overloaded(
             "Shunt: too many requests, in all or of this role, wait for a node to say if they may use locks",
         ));
@@ -98,7 +98,7 @@ pub(super) fn wait(
     let client = ClientRef { slot, id: client.id };
     core.context.metrics.in_flight.add(1);
     let request = Request { client, header: *header, body: Box::from(body), came_ns };
-    core.fleet.locks.undecided.waiting.push(Waiter { who, right, bytes: body.len(), request });
+    core.fleet.locks.undecided.push(Waiter { who, right, bytes: body.len(), request });
     retry_later(core, io);
     Ok(())
 }
@@ -106,14 +106,10 @@ pub(super) fn wait(
 /// Withdraws a request for the proxy that forwarded it: the request is refused, and is never
 /// carried out.
 pub(crate) fn withdraw(core: &mut Core, io: &mut Io, client: ClientRef, stream: i16) {
-    let removed = core.fleet.locks.undecided.waiting.remove_where(|waiter| {
-        waiter.request.client == client && waiter.request.header.stream == stream
-    });
-    for Waiter { request, .. } in removed {
-        if is_client_there(core, &request) {
-            core.context.metrics.outcomes.of(Outcome::Intercepted).add(1);
-            reply::error(core, io, client.slot, stream, &undecided_fault());
-        }
+    let Some(request) = core.fleet.locks.undecided.withdraw(client, stream) else { return };
+    if is_client_there(core, &request) {
+        core.context.metrics.outcomes.of(Outcome::Intercepted).add(1);
+        reply::error(core, io, client.slot, stream, &undecided_fault());
     }
 }
 
@@ -137,7 +133,7 @@ fn retry_later(core: &mut Core, io: &mut Io) {
 
 /// Refuses waiting requests whose time is over, and asks nodes again about the others.
 pub(super) fn due(core: &mut Core, io: &mut Io) {
-    if core.fleet.locks.undecided.waiting.is_empty() {
+    if core.fleet.locks.undecided.is_empty() {
         return;
     }
     if io.now_ns() >= core.fleet.locks.undecided.retry_ns {
@@ -145,14 +141,14 @@ pub(super) fn due(core: &mut Core, io: &mut Io) {
         let now_ns = io.now_ns();
         let cache_ns = core.context.config.auth_cache_ms * 1_000_000;
         let fleet = &mut core.fleet;
-        let removed = fleet.locks.undecided.waiting.remove_where(|one| {
+        let removed = fleet.locks.undecided.remove_where(|one| {
             let came_ns = one.request.came_ns;
             now_ns.saturating_sub(came_ns) >= WAIT_NS
                 || fleet.rights.verdict(&one.right, came_ns, cache_ns).is_some()
         });
         resume(core, io, removed);
     }
-    if !core.fleet.locks.undecided.waiting.is_empty() {
+    if !core.fleet.locks.undecided.is_empty() {
         retry_later(core, io);
     }
 }
@@ -163,7 +159,7 @@ fn ask_again(core: &mut Core, io: &mut Io) {
     let now_ns = io.now_ns();
     let cache_ns = core.context.config.auth_cache_ms * 1_000_000;
     let (mut questions, mut rights) = (Vec::new(), HashSet::new());
-    for Waiter { who, right, request, .. } in core.fleet.locks.undecided.waiting.iter() {
+    for Waiter { who, right, request, .. } in core.fleet.locks.undecided.iter() {
         if core.fleet.rights.needs_question(right, (request.came_ns, now_ns), cache_ns)
             && !rights.contains(right)
             && let Some(pool) = core.clients.find(request.client).and_then(|client| client.pool)
@@ -195,8 +191,8 @@ pub(crate) fn take_answer(core: &mut Core, io: &mut Io, answer: &Answer) {
     };
     core.context.metrics.locks.permissions.of(counted).add(1);
     if counted != PermissionAnswer::Failed {
-        let waiting = &mut core.fleet.locks.undecided.waiting;
-        let removed = waiting.remove_where(|one| one.right == answer.right);
+        let undecided = &mut core.fleet.locks.undecided;
+        let removed = undecided.remove_where(|one| one.right == answer.right);
         return resume(core, io, removed);
     }
     let now_ns = io.now_ns();
@@ -214,8 +210,8 @@ pub(crate) fn take_answer(core: &mut Core, io: &mut Io, answer: &Answer) {
 }
 
 /// Continues requests that have waited.
-fn resume(core: &mut Core, io: &mut Io, requests: Vec<Waiter<Request>>) {
-    for Waiter { request, .. } in requests {
+fn resume(core: &mut Core, io: &mut Io, requests: Vec<Request>) {
+    for request in requests {
         if is_client_there(core, &request) {
             let Request { client, header, body, came_ns } = request;
             intake::resume(core, io, client.slot, (&header, &body), came_ns);

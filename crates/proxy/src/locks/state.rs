@@ -1,17 +1,24 @@
 //! State of a core's locks: requests to all cores, the search for foreign rows, and requests that
 //! wait for a verdict.
 
+use std::collections::HashMap;
+
 use shunt_locks::Ticket;
 use shunt_wire::cql::envelope::Header;
 
-use crate::fleet::rights::waiters::Waiting;
+use crate::fleet::rights::waiters::{Waiter, Waiting};
 use crate::ids::ClientRef;
 use crate::locks::reply::Verdict;
+use crate::transactions::part::Who;
+
+/// Requests to all cores under way on a core. One role gets half of them.
+pub(super) const OVERVIEWS_MAX: usize = 256;
 
 /// A request to all cores.
 pub(super) struct Overview {
-    /// The client's request.
+    /// The client's request, and the role that it counts to.
     pub(super) ticket: Ticket,
+    pub(super) who: Who,
     /// Answers that have not arrived.
     pub(super) left: usize,
     /// Entries that have arrived, as [`super::listing`] writes them.
@@ -57,10 +64,54 @@ pub(super) struct UndecidedRequest {
     pub(super) came_ns: u64,
 }
 
+impl UndecidedRequest {
+    fn place(&self) -> (ClientRef, i16) {
+        (self.client, self.header.stream)
+    }
+}
+
 /// Requests of a core that wait for a verdict.
 #[derive(Default)]
 pub(super) struct Undecided {
-    pub(super) waiting: Waiting<UndecidedRequest, WAITING_BYTES_MAX>,
+    waiting: Waiting<UndecidedRequest, WAITING_BYTES_MAX>,
+    /// The last request of each client and stream id: so that one of thousands is found that is
+    /// withdrawn.
+    by_stream: HashMap<(ClientRef, i16), u64>,
     /// Time of the next attempt.
     pub(super) retry_ns: u64,
+}
+
+impl Undecided {
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    pub(super) fn has_room(&self, who: Who, bytes: usize) -> bool {
+        self.waiting.has_room(who, bytes)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Waiter<UndecidedRequest>> {
+        self.waiting.iter()
+    }
+
+    pub(super) fn push(&mut self, waiter: Waiter<UndecidedRequest>) {
+        let place = waiter.request.place();
+        self.by_stream.insert(place, self.waiting.push(waiter));
+    }
+
+    /// Takes out the request of a client with this stream id.
+    pub(super) fn withdraw(&mut self, client: ClientRef, stream: i16) -> Option<UndecidedRequest> {
+        let number = self.by_stream.remove(&(client, stream))?;
+        self.waiting.remove(number).map(|waiter| waiter.request)
+    }
+
+    /// Takes out all requests that fit, in the order in which they came.
+    pub(super) fn remove_where(
+        &mut self,
+        fits: impl FnMut(&Waiter<UndecidedRequest>) -> bool,
+    ) -> Vec<UndecidedRequest> {
+        let removed = self.waiting.remove_where(fits).into_iter().map(|waiter| waiter.request);
+        let by_stream = &mut self.by_stream;
+        removed.inspect(|request| _ = by_stream.remove(&request.place())).collect()
+    }
 }

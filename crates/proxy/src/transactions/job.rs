@@ -1,5 +1,6 @@
 //! A transaction under way, as its core keeps it, and the reasons why one fails.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use shunt_fleet::schema::META_KEYSPACE;
@@ -17,7 +18,9 @@ use shunt_transactions::{Partition, TransactionId};
 use crate::client::account::LoginId;
 use crate::fault::Fault;
 use crate::fleet::rights::waiters::Waiting;
+use crate::fleet::role_shares::RoleShares;
 use crate::ids::PoolId;
+use crate::transactions::part::Who;
 
 /// A value of an answer; none for null.
 pub(crate) type Answered = Option<Vec<u8>>;
@@ -158,6 +161,50 @@ pub(crate) struct GuardedRequest {
     pub(crate) message: Box<[u8]>,
 }
 
+/// Requests of a core that wait for an answer about a lock, and their bytes. One role gets half.
+const GUARDED_MAX: usize = 4_096;
+const GUARDED_BYTES_MAX: usize = 16 << 20;
+
+/// Requests that wait for an answer about their lock, by ticket.
+pub(crate) struct GuardedRequests {
+    all: HashMap<u64, GuardedRequest>,
+    shares: RoleShares,
+}
+
+impl Default for GuardedRequests {
+    fn default() -> Self {
+        let shares = RoleShares::new(GUARDED_MAX, GUARDED_BYTES_MAX);
+        Self { all: HashMap::new(), shares }
+    }
+}
+
+impl GuardedRequests {
+    /// Adds a request; `false` if there is no room for it.
+    pub(crate) fn insert(&mut self, ticket: Ticket, request: GuardedRequest) -> bool {
+        let (who, bytes) = request.weight();
+        let has_room = self.shares.has_room(who, bytes);
+        if has_room {
+            self.shares.take(who, bytes);
+            self.all.insert(ticket.0, request);
+        }
+        has_room
+    }
+
+    pub(crate) fn remove(&mut self, ticket: Ticket) -> Option<GuardedRequest> {
+        let request = self.all.remove(&ticket.0)?;
+        let (who, bytes) = request.weight();
+        self.shares.give_back(who, bytes);
+        Some(request)
+    }
+}
+
+impl GuardedRequest {
+    /// The role or keyspace that the request counts to, and its bytes.
+    fn weight(&self) -> (Who, usize) {
+        (Who::of(&self.to.1), self.message.len())
+    }
+}
+
 /// Bytes of the transactions of a core that wait for a verdict.
 const WAITING_BYTES_MAX: usize = 16 << 20;
 
@@ -179,4 +226,26 @@ pub(crate) struct Undecided {
     pub(super) came_ns: u64,
     /// Number of the question that decides on it.
     pub(super) number: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn guarded(role: &str, bytes: usize) -> GuardedRequest {
+        GuardedRequest { to: (0, role.into()), message: vec![0; bytes].into() }
+    }
+
+    #[test]
+    fn guarded_requests_of_one_role_leave_room_for_those_of_others() {
+        let mut waiting = GuardedRequests::default();
+        let most = GUARDED_MAX as u64 / 2;
+        assert!((0..most).all(|ticket| waiting.insert(Ticket(ticket), guarded("ann", 10))));
+        assert!(!waiting.insert(Ticket(most), guarded("ann", 10)));
+        assert!(waiting.insert(Ticket(most), guarded("bob", GUARDED_BYTES_MAX / 2)));
+        assert!(!waiting.insert(Ticket(most + 1), guarded("bob", 1)));
+        (0..=most).for_each(|ticket| assert!(waiting.remove(Ticket(ticket)).is_some()));
+        assert!(waiting.remove(Ticket(0)).is_none());
+        assert!(waiting.insert(Ticket(0), guarded("ann", GUARDED_BYTES_MAX / 2)));
+    }
 }

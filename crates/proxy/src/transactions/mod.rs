@@ -76,7 +76,7 @@ use shunt_wire::cql::message::encode;
 
 use crate::fleet::requests::retry::TransactionRetries;
 use crate::transactions::effects::{Effect, EffectQueue};
-use crate::transactions::job::{Failure, GuardedRequest, Job, UndecidedRights};
+use crate::transactions::job::{Failure, GuardedRequests, Job, UndecidedRights};
 use crate::transactions::modes::state::{Modes, RulesPolling};
 use crate::transactions::ownership::{Confirming, Draining, Open, Unconfirmed};
 use crate::transactions::part::{IdentityWaiter, OpeningPart, Parked, Who};
@@ -129,9 +129,8 @@ pub(crate) struct TransactionKeeper {
     draining: Vec<Draining>,
     /// Requests of clients of this core that are sent again after a take-over.
     retries: TransactionRetries,
-    /// Requests that wait for an answer about their lock, by ticket.
-    guarded: HashMap<u64, GuardedRequest>,
-    guarded_bytes: usize,
+    /// Requests that wait for an answer about their lock.
+    guarded: GuardedRequests,
     /// Time for which the timer is set.
     wakes: Wakes,
     /// A step of openings that a test leaves out.
@@ -165,8 +164,7 @@ impl Default for TransactionKeeper {
             unsent: Vec::new(),
             draining: Vec::new(),
             retries: TransactionRetries::default(),
-            guarded: HashMap::new(),
-            guarded_bytes: 0,
+            guarded: GuardedRequests::default(),
             wakes: Wakes::default(),
             #[cfg(feature = "weakened")]
             left_out: None,

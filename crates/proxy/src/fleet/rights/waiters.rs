@@ -1,8 +1,9 @@
 //! Requests that wait until it is known if their roles may make them.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::BTreeMap;
 
 use super::right::Right;
+use crate::fleet::role_shares::RoleShares;
 use crate::transactions::part::Who;
 
 /// Requests of a core that may wait. One role gets half of them.
@@ -20,15 +21,17 @@ pub(crate) struct Waiter<T> {
 /// Requests that wait, in the order in which they came. `BYTES_MAX`: bytes of their messages; one
 /// role gets half of them.
 pub(crate) struct Waiting<T, const BYTES_MAX: usize> {
-    all: VecDeque<Waiter<T>>,
-    bytes: usize,
-    /// Number and bytes of each role's requests.
-    by_role: HashMap<Who, (usize, usize)>,
+    /// The requests by their numbers.
+    all: BTreeMap<u64, Waiter<T>>,
+    /// Number of the next request.
+    next: u64,
+    shares: RoleShares,
 }
 
 impl<T, const BYTES_MAX: usize> Default for Waiting<T, BYTES_MAX> {
     fn default() -> Self {
-        Self { all: VecDeque::new(), bytes: 0, by_role: HashMap::new() }
+        let shares = RoleShares::new(WAITING_MAX, BYTES_MAX);
+        Self { all: BTreeMap::new(), next: 0, shares }
     }
 }
 
@@ -39,23 +42,27 @@ impl<T, const BYTES_MAX: usize> Waiting<T, BYTES_MAX> {
 
     /// True if one more request of this role, with this many bytes, may wait.
     pub(crate) fn has_room(&self, who: Who, bytes: usize) -> bool {
-        let (count, of_role) = self.by_role.get(&who).copied().unwrap_or_default();
-        self.all.len() < WAITING_MAX
-            && self.bytes + bytes <= BYTES_MAX
-            && count < WAITING_MAX / 2
-            && of_role + bytes <= BYTES_MAX / 2
+        self.shares.has_room(who, bytes)
     }
 
     /// The requests, in the order in which they came.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Waiter<T>> {
-        self.all.iter()
+        self.all.values()
     }
 
-    pub(crate) fn push(&mut self, waiter: Waiter<T>) {
-        self.bytes += waiter.bytes;
-        let of_role = self.by_role.entry(waiter.who).or_default();
-        *of_role = (of_role.0 + 1, of_role.1 + waiter.bytes);
-        self.all.push_back(waiter);
+    /// Adds a request; returns its number.
+    pub(crate) fn push(&mut self, waiter: Waiter<T>) -> u64 {
+        self.shares.take(waiter.who, waiter.bytes);
+        self.next += 1;
+        self.all.insert(self.next, waiter);
+        self.next
+    }
+
+    /// Takes out the request with this number.
+    pub(crate) fn remove(&mut self, number: u64) -> Option<Waiter<T>> {
+        let waiter = self.all.remove(&number)?;
+        self.shares.give_back(waiter.who, waiter.bytes);
+        Some(waiter)
     }
 
     /// Takes out all requests that fit.
@@ -63,31 +70,9 @@ impl<T, const BYTES_MAX: usize> Waiting<T, BYTES_MAX> {
         &mut self,
         mut fits: impl FnMut(&Waiter<T>) -> bool,
     ) -> Vec<Waiter<T>> {
-        if !self.all.iter().any(&mut fits) {
-            return Vec::new();
-        }
-        let mut removed = Vec::new();
-        for _ in 0..self.all.len() {
-            let Some(waiter) = self.all.pop_front() else { break };
-            if fits(&waiter) {
-                removed.push(waiter);
-            } else {
-                self.all.push_back(waiter);
-            }
-        }
-        removed.iter().for_each(|waiter| self.release(waiter));
-        removed
-    }
-
-    /// Gives the room of a request back to its role.
-    fn release(&mut self, waiter: &Waiter<T>) {
-        self.bytes -= waiter.bytes;
-        if let Some(of_role) = self.by_role.get_mut(&waiter.who) {
-            *of_role = (of_role.0 - 1, of_role.1 - waiter.bytes);
-            if of_role.0 == 0 {
-                self.by_role.remove(&waiter.who);
-            }
-        }
+        let fitting = self.all.iter().filter(|(_, waiter)| fits(waiter));
+        let numbers: Vec<u64> = fitting.map(|(number, _)| *number).collect();
+        numbers.into_iter().filter_map(|number| self.remove(number)).collect()
     }
 }
 
@@ -121,7 +106,16 @@ mod tests {
             };
             assert_eq!((removed(&mut waiting), removed(&mut waiting)), (count, 0));
         }
-        assert!(waiting.has_room(Who(1), 10) && waiting.is_empty());
-        assert!(waiting.by_role.is_empty() && waiting.bytes == 0);
+        assert!(waiting.has_room(Who(1), half) && waiting.is_empty());
+    }
+
+    #[test]
+    fn a_request_is_found_by_its_number_and_the_others_keep_their_order() {
+        let mut waiting = Waiting::<u64, BYTES_MAX>::default();
+        let numbers: Vec<u64> = (0..4).map(|number| waiting.push(waiter(1, 10, number))).collect();
+        let request = |waiter: Option<Waiter<u64>>| waiter.map(|waiter| waiter.request);
+        assert_eq!(request(waiting.remove(numbers[1])), Some(1));
+        assert_eq!(request(waiting.remove(numbers[1])), None);
+        assert_eq!(waiting.iter().map(|waiter| waiter.request).collect::<Vec<_>>(), [0, 2, 3]);
     }
 }

@@ -26,11 +26,6 @@ use crate::locks::request::Operation;
 use crate::transactions::effects::Effect;
 use crate::transactions::job::GuardedRequest;
 
-/// Requests that wait for an answer about a lock.
-const WAITING_MAX: usize = 4_096;
-/// Bytes of these requests.
-const WAITING_BYTES_MAX: usize = 16 << 20;
-
 /// Sends a request to this core once its lock is known to be held.
 pub(crate) fn check(
     core: &mut Core,
@@ -41,16 +36,12 @@ pub(crate) fn check(
     message: &[u8],
 ) {
     let keeping = &mut core.fleet.transactions;
-    if keeping.guarded.len() >= WAITING_MAX
-        || keeping.guarded_bytes + message.len() > WAITING_BYTES_MAX
-    {
+    if !keeping.guarded.insert(ticket, GuardedRequest { to, message: message.into() }) {
         let fault = Fault::overloaded(
-            "Shunt: too many requests wait for answers about their locks; ask again",
+            "Shunt: too many requests, in all or of this role, wait for answers about their locks; ask again",
         );
         return keeping.fail(ticket, &fault.into());
     }
-    keeping.guarded_bytes += message.len();
-    keeping.guarded.insert(ticket.0, GuardedRequest { to, message: message.into() });
     let namespace = if guard.is_fast { Namespace::Memory } else { Namespace::Durable };
     let table = if guard.is_fast { Table::FastLocks } else { Table::Locks };
     let name = guard.name.as_bytes();
@@ -68,9 +59,10 @@ pub(crate) fn check(
 
 /// Takes in the answer of the lock's owner.
 pub(crate) fn lock_answered(core: &mut Core, ticket: Ticket, outcome: &Reply<'_>) {
-    let keeping = &mut core.fleet.transactions;
-    let Some(GuardedRequest { to, message }) = keeping.guarded.remove(&ticket.0) else { return };
-    keeping.guarded_bytes -= message.len();
+    let Some(GuardedRequest { to, message }) = core.fleet.transactions.guarded.remove(ticket)
+    else {
+        return;
+    };
     // The client may be gone.
     if core.fleet.requests.get_mut(ticket).is_none() {
         return;

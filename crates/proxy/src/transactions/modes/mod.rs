@@ -51,9 +51,6 @@ const MODES: Question = Question {
     part: Part::Modes,
     polling: |core| &mut core.fleet.transactions.modes.polling,
 };
-/// Changes under way on one core.
-const CHANGES_MAX: usize = 64;
-
 /// Time for which a change waits until a node can be asked for its table.
 const UNASKED_NS: u64 = 2 * SECOND_NS;
 
@@ -299,14 +296,15 @@ fn begin(
             "Shunt: the tables of {keyspace} take part in no transactions"
         )));
     }
+    let login = core.router.pools.get(pool).and_then(|pool| pool.key.token());
     let modes = &mut core.fleet.transactions.modes;
-    if modes.changes.len() >= CHANGES_MAX {
-        return Err(Fault::overloaded("Shunt: too many changes of modes are under way; ask again"));
+    if !modes.has_room(&login) {
+        return Err(Fault::overloaded(
+            "Shunt: too many changes of modes, in all or of this role, are under way; ask again",
+        ));
     }
     modes.number += 1;
     let number = modes.number;
-    let login = core.router.pools.get(pool).and_then(|pool| pool.key.token());
-    let modes = &mut core.fleet.transactions.modes;
     let (table, mode) = (change.table.name, change.mode);
     let step = Step::Unasked(io.now_ns());
     let change = Change { ticket, pool, login, keyspace, table, mode, step };

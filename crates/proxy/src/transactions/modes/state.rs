@@ -12,6 +12,9 @@ use crate::fleet::forwarding::Login;
 use crate::ids::PoolId;
 use crate::transactions::modes::polling::Polling;
 
+/// Changes under way on one core. One login gets half of them.
+const CHANGES_MAX: usize = 64;
+
 /// A change of a table's mode.
 pub(crate) struct Change {
     pub(crate) ticket: Ticket,
@@ -87,6 +90,14 @@ pub(crate) struct Modes {
     pub(crate) full: Full,
 }
 
+impl Modes {
+    /// True if one more change of this login may be under way.
+    pub(crate) fn has_room(&self, login: &Login) -> bool {
+        let of_login = self.changes.values().filter(|change| change.login == *login).count();
+        self.changes.len() < CHANGES_MAX && of_login < CHANGES_MAX / 2
+    }
+}
+
 /// Polling state of the rules table.
 #[derive(Debug, Default)]
 pub(crate) struct RulesPolling {
@@ -96,4 +107,39 @@ pub(crate) struct RulesPolling {
     pub(crate) unread: Vec<Box<str>>,
     /// More rules may exist than are read.
     pub(crate) is_full: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_of_one_login_leave_room_for_those_of_others() {
+        let login = |name: &str| -> Login { Some(Arc::from(name.as_bytes())) };
+        let mut modes = Modes::default();
+        let (ann, bob) = (login("ann"), login("bob"));
+        for (login, room) in [(&ann, CHANGES_MAX / 2), (&None, CHANGES_MAX / 2), (&bob, 0)] {
+            let before = modes.changes.len();
+            while modes.has_room(login) {
+                begin(&mut modes, login);
+            }
+            assert_eq!(modes.changes.len() - before, room, "{login:?}");
+        }
+        modes.changes.remove(&1);
+        assert!(modes.has_room(&bob));
+    }
+
+    fn begin(modes: &mut Modes, login: &Login) {
+        modes.number += 1;
+        let change = Change {
+            ticket: Ticket(modes.number),
+            pool: PoolId::NONE,
+            login: login.clone(),
+            keyspace: String::new(),
+            table: String::new(),
+            mode: TransactionalMode::Full,
+            step: Step::Table,
+        };
+        modes.changes.insert(modes.number, change);
+    }
 }
