@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use shunt_proxy::limits::HEAVY_TURN_BYTES_MAX;
 use shunt_proxy::metrics::{QueryKind, StallReason};
+use shunt_reactor::LoopOptions;
 use shunt_reactor::sim::{HostId, SECOND};
 use shunt_testing::{bytes, simulated};
 use shunt_wire::cql::compression::{Algorithm, Compressor};
@@ -243,6 +244,43 @@ fn a_place_in_line_counts_as_much_as_may_have_arrived_when_its_turn_comes() {
     for client in &clients {
         is_answered(&mut testbed, *client, 10);
     }
+}
+
+/// Small requests have no line: a turn takes one read of each connection, and so many requests. The
+/// time of a turn follows from that, without a clock.
+#[test]
+fn a_turn_reads_one_buffer_of_a_client_and_others_come_next() {
+    const REQUESTS: i16 = 2_000;
+    let mut testbed = Testbed::new();
+    let [client, other] = [0; 2].map(|_| testbed.started_offender(4));
+    let metrics = Arc::clone(&testbed.scene.metrics[0]);
+    let first = metrics.queries.of(QueryKind::Query).get();
+    let queries = || metrics.queries.of(QueryKind::Query).get() - first;
+    let requests: Vec<Vec<u8>> =
+        (0..REQUESTS).map(|stream| bytes::query(4, stream, &long_read(1_000))).collect();
+    let bytes_max = LoopOptions::default().receive_buffer_bytes;
+    let most_in_turn = (bytes_max / requests[0].len() + 2) as u64;
+    // Both arrive as a whole before the next turn.
+    let core = testbed.scene.cores[0];
+    testbed.scene.world.freeze(core);
+    testbed.send(client, &requests.concat());
+    testbed.send(other, &bytes::query(4, 0, &long_read(0)));
+    testbed.run_for(SECOND / 10);
+    testbed.scene.world.thaw(core);
+    let (mut before, mut most, mut when_answered) = (0, 0, None);
+    let are_read = testbed.scene.world.run_until(30 * SECOND, |world| {
+        let now = queries();
+        most = most.max(now - before);
+        before = now;
+        let is_answered = !world.host(other).answers.is_empty();
+        when_answered = when_answered.or(is_answered.then_some(now));
+        now == REQUESTS as u64 + 1
+    });
+    assert!(are_read, "{} were read", queries());
+    assert!(most <= most_in_turn, "a turn has read {most} requests, {most_in_turn} at most");
+    let early = when_answered.is_some_and(|count| count < REQUESTS as u64);
+    assert!(early, "the other client was answered after {when_answered:?} requests");
+    is_answered(&mut testbed, client, REQUESTS);
 }
 
 #[test]
