@@ -154,7 +154,7 @@ impl Change {
                 set(pages, &name, &value, from).await
             }
             Change::Drain { address, drained } => {
-                let drained = known_value(drained, "drained", bindings)? != [0];
+                let drained = boolean(&known_value(drained, "drained", bindings)?)?;
                 let parameters = json!({ "node": text_of(address, "address", bindings)? });
                 let change = if drained { "drain_node" } else { "undrain_node" };
                 let outcome = ask(pages, change, &parameters, from).await?;
@@ -177,6 +177,14 @@ impl Change {
                 Ok(lines)
             }
         }
+    }
+}
+
+/// The value of `drained`. A boolean of CQL may be empty, which would be neither.
+fn boolean(bytes: &[u8]) -> Result<bool, Fault> {
+    match bytes {
+        [byte] => Ok(*byte != 0),
+        _ => Err(Fault::invalid("drained is true or false")),
     }
 }
 
@@ -211,5 +219,18 @@ async fn ask(
             Err(Fault::invalid(why))
         }
         None => Err(Fault::invalid("this process makes no such change")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Otherwise a client that binds nothing drains a node.
+    #[test]
+    fn an_empty_boolean_changes_nothing() {
+        let value = |bytes: &[u8]| boolean(bytes).ok();
+        assert_eq!([value(&[0]), value(&[1])], [Some(false), Some(true)]);
+        assert_eq!([value(&[]), value(&[0, 0])], [None, None]);
     }
 }
