@@ -65,6 +65,20 @@ def option(proxy, key: str) -> dict:
     return next(row for row in rows(proxy, "config") if row["key"] == key)
 
 
+def test_readiness_is_an_exit_code(proxy, tmp_path):
+    assert shunt(proxy, "ready") == "ready\n"
+    alone = Proxy(f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}", log=tmp_path / "log")
+    assert "does not answer" in shunt(alone, "ready", code=4)
+    with open(alone.log, "wb") as log:
+        command = [str(binary()), "proxy", "--listen", alone.listen, "--admin", alone.admin, "--contact-points", alone.contact_points]
+        alone.process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+    try:
+        until(lambda: alone.get("/readyz")[0] == 503, "the page is there", told=alone.log_tail)
+        assert shunt(alone, "ready", code=1) == "not ready: the ring is not known yet\n"
+    finally:
+        alone.stop()
+
+
 def test_clients_and_nodes_are_tables(node, proxy, session):
     until(lambda: sum(row["queries"] for row in rows(proxy, "clients")) > 0, "the query is counted", told=proxy.log_tail)
     heading, first = shunt(proxy, "clients").splitlines()[:2]

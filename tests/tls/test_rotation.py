@@ -1,6 +1,8 @@
 """Certificates that are replaced under load, files that cannot be used, and sessions that are resumed."""
 
 import asyncio
+import os
+import shutil
 import socket
 import ssl
 
@@ -83,6 +85,28 @@ def test_files_that_cannot_be_used_change_nothing(start, authority, fault, words
     mended.install(proxy.directory)
     proxy.reload()
     until(lambda: shown(proxy, context) == mended.der, "new clients get the new certificate", told=proxy.log_tail)
+
+
+def test_a_secret_that_kubernetes_renews_is_read_again(start, authority):
+    """The kubelet lays a volume out as links to links, and replaces one of them."""
+    first, context = authority.server(), client_context(authority.ca)
+    proxy = start("required", pair=first)
+
+    def renew(pair, version: str) -> None:
+        (proxy.directory / version).mkdir()
+        pair.install(proxy.directory / version)
+        (proxy.directory / "..data_tmp").symlink_to(version)
+        os.replace(proxy.directory / "..data_tmp", proxy.directory / "..data")
+
+    renew(first, "..1")
+    for name in ("tls.crt", "tls.key"):
+        (proxy.directory / "link").symlink_to(f"..data/{name}")
+        os.replace(proxy.directory / "link", proxy.directory / name)
+    renewed = authority.server()
+    renew(renewed, "..2")
+    shutil.rmtree(proxy.directory / "..1")
+    proxy.reload()
+    until(lambda: shown(proxy, context) == renewed.der, "new clients get the renewed certificate", told=proxy.log_tail)
 
 
 def test_the_metric_says_when_a_certificate_expires(start, authority):

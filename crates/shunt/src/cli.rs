@@ -3,7 +3,9 @@
 use clap::{Args, Parser, Subcommand};
 use shunt_bench::cli::BenchCommand;
 
-use crate::console::{Clients, Hot, Kick, LogLevel, Nodes, Options, Queries, Reload, Slow, Top};
+use crate::console::{
+    Clients, Hot, Kick, LogLevel, Nodes, Options, Queries, Ready, Reload, Slow, Top,
+};
 use crate::doctor::Doctor;
 use crate::fleet::Fleet;
 use crate::generate::Generate;
@@ -219,6 +221,14 @@ Examples:
       Takes the lock from its holder, and names that holder. The next holder gets a larger fence.
 ";
 
+const READY_EXAMPLES: &str = "\
+Examples:
+  shunt ready
+      Ends with code 0 if the proxy on this host takes clients; else it prints the reason.
+
+  shunt ready --admin 10.0.9.1 --tls-ca /etc/shunt/ca.crt
+";
+
 const TOP_EXAMPLES: &str = "\
 Examples:
   shunt top
@@ -390,6 +400,9 @@ pub(crate) enum Command {
     /// List locks, show a queue, or take a lock from its holder
     #[command(after_help = help::ending(LOCKS_EXAMPLES, "locks"))]
     Locks(Box<Locks>),
+    /// Check whether a running proxy takes clients, for health checks without a shell
+    #[command(after_help = help::ending(READY_EXAMPLES, "ready"))]
+    Ready(Box<Ready>),
     /// Watch a running proxy in the terminal
     #[command(after_help = help::ending(TOP_EXAMPLES, "top"))]
     Top(Box<Top>),

@@ -10,17 +10,34 @@ type Meaning = (u8, &'static [&'static str], &'static str);
 const SERVERS: &[&str] = &["up", "proxy", "node", "dispatch", "agent", "multiget"];
 
 /// Commands that ask a running proxy.
-const CONSOLE: &[&str] =
-    &["top", "clients", "nodes", "slow", "queries", "hot", "config", "log-level", "kick", "reload"];
+const CONSOLE: &[&str] = &[
+    "ready",
+    "top",
+    "clients",
+    "nodes",
+    "slow",
+    "queries",
+    "hot",
+    "config",
+    "log-level",
+    "kick",
+    "reload",
+];
 
 /// The meanings of the codes. [`help`] shows each command its own.
 const MEANINGS: &[Meaning] = &[
     (0, SERVERS, "stopped by a signal, after draining"),
     (0, &["check"], "the configuration is valid"),
+<<<<<<< HEAD
     (0, &["fleet", "locks", "switch", "generate", "bench"], "done"),
     (0, CONSOLE, "done"),
+=======
+    (0, &["fleet", "locks", "switch", "bench"], "done"),
+    (0, CONSOLE, "done; ready: the proxy takes clients"),
+>>>>>>> 84b5b22f (packaging: a container image with the program alone; shunt ready)
     (0, &["doctor"], "no finding"),
     (1, &["fleet"], "drain: the member has not left in time, or died"),
+    (1, &["ready"], "the proxy is not ready, and says why"),
     (1, &["reload"], "the new configuration or a file has faults; the former stays in use"),
     (1, &["kick"], "some cores did not answer in time, and may have clients left"),
     (1, &["doctor"], "warnings"),

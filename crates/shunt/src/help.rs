@@ -13,6 +13,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
     (
         "A running proxy",
         &[
+            "ready",
             "top",
             "clients",
             "nodes",

@@ -85,6 +85,7 @@ fn run() -> ExitCode {
         Some(Command::Fleet(fleet)) => fleet::run(&fleet).into(),
         Some(Command::Lock(lock)) => lock::run(&lock),
         Some(Command::Locks(locks)) => locks::run(&locks).into(),
+        Some(Command::Ready(ready)) => ready.run().into(),
         Some(Command::Top(top)) => top.run().into(),
         Some(Command::Clients(clients)) => clients.run().into(),
         Some(Command::Nodes(nodes)) => nodes.run().into(),

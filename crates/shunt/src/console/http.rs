@@ -44,7 +44,7 @@ pub(crate) struct AdminAccess {
 }
 
 /// An answer of the proxy.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
     pub(crate) body: Value,
@@ -87,6 +87,14 @@ impl AdminAccess {
     /// The proxy cannot be reached, or makes no such change.
     pub(crate) fn post(&self, path: &str, parameters: &Value) -> Result<Answer, Failure> {
         self.request(Method::POST, path, parameters.to_string())
+    }
+
+    /// Reads a page, whatever its status.
+    ///
+    /// # Errors
+    /// The proxy cannot be reached, or has no such page.
+    pub(super) fn ask(&self, path: &str) -> Result<Answer, Failure> {
+        self.request(Method::GET, path, String::new())
     }
 
     /// The failure of a request to a process without the page or change.
@@ -237,7 +245,7 @@ impl AdminAccess {
 /// # Errors
 /// The proxy cannot be reached, refuses, or has no such page.
 pub(super) fn get(access: &AdminAccess, path: &str) -> Result<Value, Failure> {
-    access.request(Method::GET, path, String::new())?.page()
+    access.ask(path)?.page()
 }
 
 /// The failure of a command that asks for something that cannot be had.

@@ -5,6 +5,7 @@ mod control;
 mod http;
 mod nodes;
 mod options;
+mod readiness;
 mod table;
 mod top;
 mod views;
@@ -19,6 +20,7 @@ pub(crate) use control::{Kick, LogLevel, Reload};
 use http::{AdminAccess, complain, get, refused};
 pub(crate) use nodes::Nodes;
 pub(crate) use options::Options;
+pub(crate) use readiness::Ready;
 pub(crate) use top::Top;
 use views::{Order, View};
 
