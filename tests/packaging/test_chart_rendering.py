@@ -3,6 +3,8 @@
 import json
 import os
 import subprocess
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
 
 import pytest
 import yaml
@@ -84,3 +86,14 @@ def test_the_prometheus_operator_takes_its_objects(tmp_path):
     wrong = yaml.safe_load(yaml.safe_dump(monitors[0]))
     wrong["spec"]["podMetricsEndpoints"][0]["authorization"] = "token"
     assert check([wrong]).returncode != 0
+
+
+def test_helm_takes_the_archive_of_a_release(tmp_path):
+    loader = SourceFileLoader("release", str(chart.ROOT / "scripts/release"))
+    release = module_from_spec(spec_from_loader("release", loader))
+    loader.exec_module(release)
+    archive = tmp_path / "shunt-chart-0.1.0.tgz"
+    archive.write_bytes(release.chart_archive("0.1.0", 1700000000))
+    values = ["--namespace", "db", "--kube-version", chart.RELEASES[0], "--values", chart.values("tier")]
+    done = helm("template", "shunt", archive, *values)
+    assert done.returncode == 0 and done.stdout == chart.golden("tier").read_text().split("\n", 1)[1], done.stderr
