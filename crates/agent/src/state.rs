@@ -8,14 +8,14 @@ use shunt_handover::agent::{Agent as Moves, AgentLimits, Close, SessionId};
 use shunt_handover::limits::CREDIT_BYTES;
 use shunt_handover::message::{Decoder, Encoder, Message, Ticket};
 use shunt_handover::session::{AgentHandshake, Instance, OwnerId, Protocol};
-use shunt_handover::turns::Turns;
+use shunt_handover::turns::{ClientKey, Turns};
 use shunt_reactor::moving::{Frozen, TcpState};
 use shunt_reactor::{ClientHost, ConnId, HostShares, Peers};
 use shunt_wire::http1::{BodyReader, Framing, HeadReader};
 use slab::Slab;
 
 use crate::limits;
-use crate::line::{ClientKey, Line};
+use crate::line::Line;
 use crate::link::Link;
 use crate::log_limits::LogLimits;
 use crate::metrics::Metrics;
