@@ -38,9 +38,9 @@ class Secured(Proxy):
         until(lambda: self.says(*words), f"the log has a line with {words}", told=self.log_tail)
 
     def client_groups(self) -> list:
-        """The clients by their group, as /status shows them."""
+        """The groups with clients, as /status shows them."""
         parts = json.loads(self.get("/status")[1])
-        return parts["client_groups"]["groups"]
+        return [group for group in parts["client_groups"]["groups"] if group["clients"]]
 
 
 @pytest.fixture(scope="session")

@@ -23,12 +23,48 @@ const DURATION_EXPONENTS: std::ops::RangeInclusive<u32> = 14..=34;
 /// Bounds of size histograms are powers of two: 1 to 4096.
 const SIZE_EXPONENTS: std::ops::RangeInclusive<u32> = 0..=12;
 
+/// The kind of a family with plain values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MetricKind {
+    /// A number that only grows.
+    Counter,
+    /// Any number.
+    Gauge,
+}
+
+/// A family of a page of metrics.
+#[derive(Clone, Debug)]
+pub struct MetricFamily {
+    /// Name, without the suffix of its unit and of counters.
+    pub name: &'static str,
+    /// Its meaning.
+    pub help: &'static str,
+    /// Unit of the values.
+    pub unit: Option<Unit>,
+    /// Kind of the values.
+    pub kind: MetricKind,
+    /// The values, each with other labels.
+    pub values: Vec<Value>,
+}
+
 /// Writes families one after another.
 pub struct Encoder<'a>(DescriptorEncoder<'a>);
 
 impl<'a> Encoder<'a> {
     pub(crate) fn new(encoder: DescriptorEncoder<'a>) -> Self {
         Self(encoder)
+    }
+
+    /// Writes a family with plain values.
+    ///
+    /// # Errors
+    /// The writer fails.
+    pub fn family(&mut self, family: &MetricFamily) -> fmt::Result {
+        let MetricFamily { name, help, unit, kind, values } = family;
+        match kind {
+            MetricKind::Counter => self.counter(name, help, unit.as_ref(), values),
+            MetricKind::Gauge => self.gauge(name, help, unit.as_ref(), values),
+        }
     }
 
     /// Writes a family of counters; the encoder appends `_total` to the name.

@@ -25,13 +25,13 @@ mod server;
 mod sync;
 
 pub use counter::{Counter, Family, Gauge, Gauges, Label};
-pub use encode::{Encoder, Labels, Value, plain};
+pub use encode::{Encoder, Labels, MetricFamily, MetricKind, Value, plain};
 pub use exemplars::Exemplar;
 pub use histogram::{BUCKETS, Histogram, Snapshot};
 pub use host::is_meant;
 pub use liveness::Heartbeats;
 pub use loops::Loops;
-pub use pages::{Access, Change, Pages, Part, Refusal, State};
+pub use pages::{Access, Change, MetricState, Pages, Part, Refusal, State};
 /// Units of metrics.
 pub use prometheus_client::registry::Unit;
 pub use request_kind::RequestKind;

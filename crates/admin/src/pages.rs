@@ -13,12 +13,15 @@ use serde_json::{Map, Value as Json, json};
 use shunt_tls::{Sessions, Tokens};
 
 use crate::counter::{Family, Label as _};
-use crate::encode::{Encoder, plain};
+use crate::encode::{Encoder, MetricFamily, plain};
 use crate::exemplars::{self, Exemplar};
 use crate::{labels, process};
 
 /// A future of a [`Part`]'s state.
 pub type State<'a> = Pin<Box<dyn Future<Output = Json> + Send + 'a>>;
+
+/// A future of the families of a page of metrics.
+pub type MetricState<'a> = Pin<Box<dyn Future<Output = Vec<MetricFamily>> + Send + 'a>>;
 
 /// A future of the outcome of a change; a refusal says why in `error`.
 pub type Change<'a> = Pin<Box<dyn Future<Output = Result<Json, Json>> + Send + 'a>>;
@@ -54,6 +57,17 @@ pub trait Part: Send + Sync + 'static {
 
     /// Returns the content of one of its own pages; `None` for any other name.
     fn page(&self, _name: &str) -> Option<State<'_>> {
+        None
+    }
+
+    /// Returns the names of the part's own pages of metrics, which no other part has. Their paths
+    /// begin with `/metrics/`.
+    fn metric_pages(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// Returns the families of one of its own pages of metrics; `None` for any other name.
+    fn metric_page(&self, _name: &str) -> Option<MetricState<'_>> {
         None
     }
 
@@ -136,11 +150,18 @@ impl Pages {
     /// # Errors
     /// None in practice: writing to a `String` does not fail.
     pub fn render(self: &Arc<Self>) -> Result<String, fmt::Error> {
-        let mut registry = Registry::default();
-        registry.register_collector(Box::new(Everything(Arc::clone(self))));
-        let mut text = String::new();
-        prometheus_client::encoding::text::encode(&mut text, &registry)?;
-        Ok(text)
+        text_of(Everything(Arc::clone(self)))
+    }
+
+    /// The names of the parts' own pages of metrics.
+    pub fn metric_names(&self) -> impl Iterator<Item = &'static str> {
+        self.parts.iter().flat_map(|part| part.metric_pages()).copied()
+    }
+
+    /// A part's own page of metrics as OpenMetrics text; `None` for any other name.
+    pub async fn metric_page(&self, name: &str) -> Option<Result<String, fmt::Error>> {
+        let state = self.parts.iter().find_map(|part| part.metric_page(name))?;
+        Some(text_of(Families(state.await)))
     }
 
     /// The same with exemplars.
@@ -279,6 +300,25 @@ impl fmt::Debug for Pages {
             .field("version", &self.version)
             .field("parts", &self.parts.len())
             .finish()
+    }
+}
+
+/// The OpenMetrics text of a collector's metrics.
+fn text_of(collector: impl Collector) -> Result<String, fmt::Error> {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(collector));
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &registry)?;
+    Ok(text)
+}
+
+#[derive(Debug)]
+struct Families(Vec<MetricFamily>);
+
+impl Collector for Families {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut encoder = Encoder::new(encoder);
+        self.0.iter().try_for_each(|family| encoder.family(family))
     }
 }
 

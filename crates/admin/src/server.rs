@@ -54,6 +54,9 @@ impl Pages {
             .names()
             .fold(Router::new(), |router, name| router.route(&format!("/{name}"), get(own_page)));
         let own = self
+            .metric_names()
+            .fold(own, |router, name| router.route(&format!("/metrics/{name}"), get(own_metrics)));
+        let own = self
             .changes()
             .fold(own, |router, name| router.route(&format!("/{name}"), post(changes::make)));
         let router = own
@@ -205,6 +208,18 @@ async fn metrics(State(pages): State<Arc<Pages>>, headers: HeaderMap) -> Respons
     let takes_exemplars =
         accepted.into_iter().any(|value| value.contains("application/openmetrics-text"));
     let text = if takes_exemplars { pages.render_with_exemplars() } else { pages.render() };
+    metrics_answer(text)
+}
+
+async fn own_metrics(state: State<Arc<Pages>>, request: Request) -> Response {
+    let name = request.uri().path().trim_start_matches("/metrics/");
+    match state.metric_page(name).await {
+        Some(text) => metrics_answer(text),
+        None => not_found(state, request).await,
+    }
+}
+
+fn metrics_answer(text: Result<String, std::fmt::Error>) -> Response {
     match text {
         Ok(text) => {
             let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -252,7 +267,9 @@ async fn own_page(state: State<Arc<Pages>>, request: Request) -> Response {
 }
 
 async fn not_found(State(pages): State<Arc<Pages>>, request: Request) -> Response {
-    let own: String = pages.names().map(|name| format!("/{name}, ")).collect();
+    let own = pages.names().map(|name| format!("/{name}, "));
+    let own: String =
+        own.chain(pages.metric_names().map(|name| format!("/metrics/{name}, "))).collect();
     let path = request.uri().path();
     let error = format!(
         "no page {path}; the paths are {own}/metrics, /healthz, /readyz and /status, and / for browsers"

@@ -8,6 +8,8 @@ pub(crate) mod ask;
 mod clients;
 mod fleet;
 mod digests;
+mod errors;
+mod group_metrics;
 mod hot_keys;
 mod eviction;
 mod node_drain;
@@ -25,7 +27,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use shunt_admin::{Change, Encoder, Exemplar, Heartbeats, Json, Map, Part, State, Unit};
+use shunt_admin::{
+    Change, Encoder, Exemplar, Heartbeats, Json, Map, MetricState, Part, State, Unit,
+};
 use shunt_topology::RoutingTable;
 use tokio::sync::{mpsc, watch};
 
@@ -185,6 +189,14 @@ impl Part for Admin {
             }
             _ => None,
         }
+    }
+
+    fn metric_pages(&self) -> &'static [&'static str] {
+        &[group_metrics::PAGE]
+    }
+
+    fn metric_page(&self, name: &str) -> Option<MetricState<'_>> {
+        (name == group_metrics::PAGE).then(|| Box::pin(self.clients.metrics()) as MetricState<'_>)
     }
 
     fn changes(&self) -> &'static [&'static str] {

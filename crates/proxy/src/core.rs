@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 
 use crate::client::census::Census;
 use crate::client::clients::Clients;
+use crate::client::departed::DepartedGroups;
 use crate::client::login_failures::LoginFailures;
 use crate::client::selection::Eviction;
 use crate::config::Config;
@@ -92,6 +93,8 @@ pub struct Core {
 pub(crate) struct Reports {
     /// The count of clients in progress, if any.
     pub(crate) census: Option<Census>,
+    /// Clients that have left.
+    pub(crate) departed: DepartedGroups,
     /// The closing of clients in progress, if any.
     pub(crate) eviction: Option<Eviction>,
     pub(crate) slow_queries: SlowQueries,

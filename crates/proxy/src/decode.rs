@@ -29,6 +29,7 @@ use crate::locks::intake;
 use crate::metrics::{Closing, Outcome, Routing};
 use crate::multiget::send as multiget;
 use crate::plan::{After, Plan};
+use crate::query_end::ErrorKind;
 use crate::reply;
 use crate::retained::Retained;
 use crate::route::{self, Choice, WhenFull};
@@ -578,7 +579,7 @@ fn hold(core: &mut Core, io: &mut Io, request: &Request<'_>, choice: Choice, pla
 fn refuse(core: &mut Core, io: &mut Io, request: &Request<'_>, plan: &Plan) {
     ends::refused(core, io, request.header, plan);
     if let Some(client) = core.clients.get_mut(request.slot) {
-        client.traffic.refuse(request.body.len());
+        client.traffic.refuse(request.body.len(), ErrorKind::Overloaded);
     }
     capture::refused(core, io, request.slot, request.header, plan, request.body);
     traces::refused(core, io, request.slot, request.header, plan, request.body);

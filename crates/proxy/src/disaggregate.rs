@@ -18,7 +18,6 @@ use crate::answers::{learn, local_pages, system_tables};
 use crate::client::clients::Clients;
 use crate::context::Context;
 use crate::core::{Core, Reports};
-use crate::digests::totals::End;
 use crate::digests::{Digest, ends};
 use crate::handover::{links as agent_links, offers};
 use crate::ids::{LinkKey, LinkRef};
@@ -30,6 +29,7 @@ use crate::link::{
 use crate::log_limits::Logged;
 use crate::metrics::Outcome;
 use crate::plan::{After, Plan};
+use crate::query_end::End;
 use crate::reply::{self, Answer};
 use crate::retained::Retained;
 use crate::retry::{agreement, failure, refusals, unprepared};
@@ -186,14 +186,15 @@ fn pass_on(
     {
         return false;
     }
-    let (to, sent_ns, kept) = (pending.recipient(), pending.sent_ns, pending.kept);
+    let (to, kept) = (pending.recipient(), pending.kept);
     if io.now_ns().saturating_sub(to.received_ns) >= path.context.slow_query_ns {
         record_slow(link, path, io, pending);
     }
     let mut digest = pending.plan.digest;
     if to.client.is_client() && path.reports.digests.is_on() {
         let bytes_in = path.retained.length(kept);
-        let end = End::new(pending, io.now_ns(), bytes_in, answer.body.len());
+        let times = (to.received_ns, to.sent_ns);
+        let end = End::new(times, io.now_ns(), bytes_in, answer.body.len());
         if !path.reports.digests.count(pending.plan.digest, &end) {
             digest = count_unknown(link, path, io, pending, &end);
         }
@@ -204,7 +205,7 @@ fn pass_on(
     link.streams.remove(answer.stream);
     if let Some(node) = node {
         node.in_flight = node.in_flight.saturating_sub(1);
-        node.metrics.latency_ns.record(io.now_ns().saturating_sub(sent_ns));
+        node.metrics.latency_ns.record(io.now_ns().saturating_sub(to.sent_ns));
     }
     path.retained.release_on(link, io, kept);
     reply::deliver(path.clients, path.context, io, to, answer, Outcome::Ok);

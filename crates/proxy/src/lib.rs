@@ -46,6 +46,7 @@ pub mod hot_keys;
 mod ids;
 mod intake;
 mod plan;
+pub mod query_end;
 mod retained;
 mod router;
 pub mod slow_queries;

@@ -260,6 +260,15 @@ pub const EVICTION_STEP: usize = 128;
 /// Groups of clients that a core tells apart for `/status`; the rest counts as one.
 pub const CENSUS_GROUPS_MAX: usize = 8_192;
 
+/// Groups of which a core remembers the clients that have left, less than 1 KiB each.
+pub const DEPARTED_GROUPS_MAX: usize = 1_024;
+
+/// Time for which it remembers a group without clients.
+pub const DEPARTED_GROUP_NS: u64 = 900 * SECOND_NS;
+
+/// Groups of which it forgets one for another in each second. Each costs a look at all of them.
+pub const DEPARTED_CHANGES_PER_SECOND: u32 = 32;
+
 /// Other proxies of a fleet that clients see: more than the number of shards to own.
 pub const FLEET_MEMBERS_MAX: usize = 256;
 
@@ -373,6 +382,12 @@ pub const SLOW_QUERIES_PER_SECOND: usize = 50;
 /// Such queries of one client's host.
 pub const SLOW_QUERIES_OF_HOST_PER_SECOND: usize = 20;
 
+/// Such queries that the proxy itself served: statements on locks, and transactions.
+pub const SLOW_SERVED_PER_SECOND: usize = 10;
+
+/// Lines of a second up to which one of those has a line, too.
+pub const SLOW_SERVED_LINES_PER_SECOND: usize = 2;
+
 /// Lines that a core logs about slow queries in each second.
 pub const SLOW_QUERY_LINES_PER_SECOND: usize = 5;
 
@@ -382,7 +397,7 @@ pub const SLOW_QUERY_TEXT_BYTES_MAX: usize = 1_024;
 /// Bytes of its table's name.
 pub const SLOW_QUERY_TABLE_BYTES_MAX: usize = 200;
 
-/// Digests of which a core keeps a row, about 1 KiB each and their text.
+/// Digests of which a core keeps a row, less than 2 KiB each and their text.
 pub const DIGESTS_MAX: usize = 512;
 
 /// Bytes of a digest's text.
@@ -470,6 +485,8 @@ const _: () = {
     );
     assert!(SLOW_QUERIES_OF_HOST_PER_SECOND < SLOW_QUERIES_PER_SECOND);
     assert!(SLOW_QUERY_LINES_PER_SECOND < SLOW_QUERIES_PER_SECOND);
+    assert!(SLOW_SERVED_PER_SECOND < SLOW_QUERIES_PER_SECOND);
+    assert!(SLOW_SERVED_LINES_PER_SECOND < SLOW_QUERY_LINES_PER_SECOND);
     assert!(DIGESTS_MAX < 1 << 16 && DIGEST_TEXTS_MAX.is_power_of_two());
     assert!(DIGEST_REST_NS < DIGEST_STALE_NS);
     assert!(DIGEST_ATTEMPTS_OF_HOST_PER_SECOND < DIGEST_ATTEMPTS_PER_SECOND);

@@ -18,6 +18,7 @@ use crate::fault::Fault;
 use crate::ids::ClientRef;
 use crate::link::{Pending, Recipient};
 use crate::metrics::Outcome;
+use crate::query_end::End;
 use crate::traces::ends as traces;
 
 /// One answer, of whatever source.
@@ -61,7 +62,11 @@ pub(crate) fn deliver(
     };
     context.metrics.latency_ns.record(time_ns);
     client.in_flight = client.in_flight.saturating_sub(1);
-    client.traffic.end(time_ns, answer.body.len(), answer.opcode == opcode::ERROR);
+    let mut end = End::new((to.received_ns, to.sent_ns), io.now_ns(), 0, answer.body.len());
+    if answer.opcode == opcode::ERROR {
+        end.error = ends::error_of(Some(client), answer, outcome);
+    }
+    client.traffic.end(&end);
     write(clients, context, io, to.client.slot, &Answer { stream: to.stream, ..*answer });
 }
 

@@ -139,9 +139,7 @@ impl Service for Core {
             locks::TIMER => perform::due(self, io),
             run::TIMER => run::tick(self, io),
             transactions::TIMER => time::due(self, io),
-            census::TIMER => {
-                census::go_on(&mut self.reports.census, &self.clients, &self.router.pools, io)
-            }
+            census::TIMER => count_clients(self, io),
             eviction::TIMER => eviction::go_on(self, io),
             announce::TIMER => announce::go_on(self, io),
             events::TIMER => events::go_on(self, io),
@@ -175,7 +173,7 @@ impl Service for Core {
             CoreMail::Census(answer) => {
                 let index = self.context.index;
                 if census::start(&mut self.reports.census, index, answer) {
-                    census::go_on(&mut self.reports.census, &self.clients, &self.router.pools, io);
+                    count_clients(self, io);
                 }
             }
             CoreMail::Kick(selection, answer) => eviction::start(self, io, selection, answer),
@@ -244,6 +242,11 @@ fn settle(core: &mut Core, io: &mut Io) {
         transactions::effects::perform::perform(core, io);
         lost_links::settle(core, io);
     }
+}
+
+fn count_clients(core: &mut Core, io: &mut Io) {
+    let Core { reports, clients, router, .. } = core;
+    census::go_on(&mut reports.census, &mut reports.departed, clients, &router.pools, io);
 }
 
 fn tick(core: &mut Core, io: &mut Io) {

@@ -73,7 +73,13 @@ fn flags_of(command: &str) -> Vec<String> {
 
 /// Names as Prometheus shows them; counters have `_total`.
 fn metrics() -> BTreeSet<String> {
-    names_in(&proxy_pages())
+    let pages = proxy_pages();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let own = pages.metric_names().map(|name| {
+        let text = runtime.block_on(pages.metric_page(name)).unwrap().unwrap();
+        names_of(&text)
+    });
+    own.flatten().chain(names_in(&pages)).collect()
 }
 
 fn proxy_pages() -> Arc<Pages> {
@@ -103,14 +109,18 @@ fn node_metrics() -> BTreeSet<String> {
 }
 
 fn names_in(pages: &Arc<Pages>) -> BTreeSet<String> {
-    let text = pages.render().unwrap();
+    let names = names_of(&pages.render().unwrap());
+    assert!(names.len() >= NAMES_MIN, "{names:?}");
+    names
+}
+
+/// Names of the families of an OpenMetrics text.
+fn names_of(text: &str) -> BTreeSet<String> {
     let name = |line: &str| {
         let (name, kind) = line.strip_prefix("# TYPE ")?.split_once(' ')?;
         Some(if kind == "counter" { format!("{name}_total") } else { name.to_owned() })
     };
-    let names: BTreeSet<String> = text.lines().filter_map(name).collect();
-    assert!(names.len() >= NAMES_MIN, "{names:?}");
-    names
+    text.lines().filter_map(name).collect()
 }
 
 /// Splits a text into words of letters, digits and `extra`.

@@ -13,13 +13,22 @@ const microseconds = (value) => isNumber(value) ? tenths.format(value / 1000) : 
 const text = (value) => value === null || value === undefined || value === "" ? nothing : String(value);
 const time = (value) => isNumber(value) ? new Date(value).toISOString().replace("T", " ") : nothing;
 const sum = (value) => value && typeof value === "object" ? Object.values(value).reduce((a, b) => a + b, 0) : value;
-
+// The kinds of errors that there are, with their numbers.
+const kinds = (errors) => Object.entries(errors || {}).filter(([, count]) => count > 0)
+  .map(([kind, count]) => `${kind} ${number(count)}`).join(", ");
 
 // ---- the tables: the page of each, its rows, and its columns
 
 const at = (path) => (row) => path.reduce((value, key) => value === null || value === undefined ? null : value[key], row);
 const column = (title, path, form = text, more = {}) =>
   ({ title, value: at(path.split(".")), form, isNumber: form !== text && form !== time, ...more });
+
+const errorKinds = { title: "errors by kind", value: (row) => kinds(row.errors_by_kind), form: text, isNumber: false };
+const times = [
+  column("p50 ms", "p50_us", microseconds), column("p99 ms", "p99_us", microseconds),
+  column("wait p50 ms", "wait_p50_us", microseconds), column("wait p99 ms", "wait_p99_us", microseconds),
+  column("node p50 ms", "node_p50_us", microseconds), column("node p99 ms", "node_p99_us", microseconds),
+];
 
 // The condition on a name that the clients of a row have, or lack.
 const named = (key, name) => name === null || name === undefined ? { [`without_${key}`]: true } : { [key]: name };
@@ -45,7 +54,7 @@ const TABLES = {
     key: (row) => [row.role, row.identity, row.application, row.address, row.keyspace, row.driver, row.driver_version,
       row.protocol_version, row.tls],
     rows: (page) => page.client_groups.groups, missing: (page) => page.client_groups.cores_missing,
-    others: (page) => page.client_groups.others.clients > 0 ? [{ role: "(others)", ...page.client_groups.others }] : [],
+    others: (page) => page.client_groups.others.clients + page.client_groups.others.queries > 0 ? [{ role: "(others)", ...page.client_groups.others }] : [],
     act: {
       title: "close", label: () => "Close…",
       open: (row) => openKick({ ...named("role", row.role), ...named("application", row.application), address: row.address }),
@@ -55,8 +64,8 @@ const TABLES = {
       column("address", "address"), column("driver", "driver"), column("keyspace", "keyspace"), column("TLS", "tls"),
       column("clients", "clients", number), column("paused", "paused", number), column("in flight", "in_flight", number),
       column("queries/s", "queries_per_second", number), column("queries", "queries", number), column("errors", "errors", number),
-      column("bytes in", "bytes_in", number), column("bytes out", "bytes_out", number),
-      column("p50 ms", "p50_us", microseconds), column("p99 ms", "p99_us", microseconds),
+      errorKinds, column("bytes in", "bytes_in", number), column("bytes out", "bytes_out", number), ...times,
+      column("left", "left_unix_ms", time),
     ],
   },
   queries: {
@@ -66,8 +75,8 @@ const TABLES = {
     absence: (page) => page.on === false ? "Digests are switched off: the figures are those up to then." : "",
     columns: [
       column("text", "text"), column("table", "table"), column("role", "role"), column("kind", "kind"),
-      column("count", "count", number), column("errors", "errors", number), column("sum ms", "sum_us", microseconds),
-      column("p50 ms", "p50_us", microseconds), column("p99 ms", "p99_us", microseconds),
+      column("count", "count", number), column("errors", "errors", number), errorKinds,
+      column("sum ms", "sum_us", microseconds), ...times,
       column("bytes in", "bytes_in", number), column("bytes out", "bytes_out", number),
     ],
   },

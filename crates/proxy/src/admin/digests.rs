@@ -9,9 +9,10 @@ use serde_json::{Map, Value, json};
 use shunt_admin::Label as _;
 
 use super::ask::{self, Answer, PATIENCE};
+use super::errors;
 use crate::control::{CoreMail, Mailbox};
 use crate::digests::table::{CoreDigests, DigestName, Origin};
-use crate::digests::totals::{ErrorKind, Totals};
+use crate::digests::totals::Totals;
 use crate::limits;
 use crate::metrics::QueryKind;
 
@@ -111,13 +112,10 @@ fn digest_shown(name: &DigestName, digest: &Merged, now: Duration) -> Value {
 fn totals_shown(totals: &Totals) -> Map<String, Value> {
     let percentile = |share| totals.times.percentile_us(share);
     let errors: u64 = totals.errors.iter().sum();
-    let by_kind = ErrorKind::ALL.iter().zip(totals.errors);
-    let by_kind: Map<String, Value> =
-        by_kind.map(|(kind, number)| (kind.text().to_owned(), number.into())).collect();
     let shown = json!({
         "count": totals.count,
         "errors": errors,
-        "errors_by_kind": by_kind,
+        "errors_by_kind": errors::by_kind(&totals.errors),
         "bytes_in": totals.bytes_in,
         "bytes_out": totals.bytes_out,
         "sum_us": (totals.wait_ns + totals.node_ns) / 1_000,
@@ -125,6 +123,10 @@ fn totals_shown(totals: &Totals) -> Map<String, Value> {
         "node_us": totals.node_ns / 1_000,
         "p50_us": percentile(0.5),
         "p99_us": percentile(0.99),
+        "wait_p50_us": totals.times.wait_percentile_us(0.5),
+        "wait_p99_us": totals.times.wait_percentile_us(0.99),
+        "node_p50_us": totals.times.node_percentile_us(0.5),
+        "node_p99_us": totals.times.node_percentile_us(0.99),
     });
     match shown {
         Value::Object(shown) => shown,
@@ -137,7 +139,7 @@ mod tests {
     use super::*;
     use crate::client::account::Account;
     use crate::digests::table::DigestTable;
-    use crate::digests::totals::End;
+    use crate::query_end::{End, ErrorKind};
 
     /// A core that had a query of each of these texts.
     fn core(core: usize, texts: &'static [&'static str]) -> Mailbox {

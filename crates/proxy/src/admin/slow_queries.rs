@@ -70,7 +70,7 @@ fn shown(query: &SlowQuery, core: usize, ended_ms: u64) -> Value {
         "driver": driver.map(|driver| &driver.name),
         "client": query.client.map(|client| client.to_string()),
         "node": query.node.as_deref(),
-        "consistency": Consistency(query.consistency).to_string(),
+        "consistency": query.consistency.map(|level| Consistency(level).to_string()),
         "retries": query.retries,
         "stream": query.stream,
         "core": core,

@@ -3,7 +3,7 @@
 //! The count does not hold the core up: it takes [`limits::CENSUS_STEP`] clients at a time, and the
 //! core serves its connections in between. Clients that come or go meanwhile may be counted or not.
 //! However many clients differ, memory is bounded: beyond [`limits::CENSUS_GROUPS_MAX`] groups the
-//! rest counts as one.
+//! rest counts as one. [`DepartedGroups`] adds the clients that have left.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,9 +11,12 @@ use std::sync::Arc;
 use shunt_reactor::{ClientHost, Io};
 use tokio::sync::mpsc;
 
+use crate::client::Client;
 use crate::client::clients::Clients;
-use crate::client::identity::Driver;
+use crate::client::departed::DepartedGroups;
+use crate::client::identity::{Driver, PoolNames};
 use crate::client::times::GroupTimes;
+use crate::client::traffic::Errors;
 use crate::limits;
 use crate::link::Pools;
 
@@ -36,6 +39,21 @@ pub struct Group {
     pub tls: Option<&'static str>,
 }
 
+impl Group {
+    /// The group of a client, whose pool has these names.
+    pub(crate) fn of(client: &Client, names: Option<&PoolNames>) -> Group {
+        Group {
+            role: names.and_then(|names| names.role.clone()),
+            identity: names.and_then(|names| names.identity.clone()),
+            address: client.peer.host(),
+            keyspace: names.and_then(|names| names.keyspace.clone()),
+            driver: client.driver.clone(),
+            version: client.version,
+            tls: client.tls,
+        }
+    }
+}
+
 /// Number and state of the clients of a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
@@ -45,29 +63,60 @@ pub struct Tally {
     pub paused: u64,
     /// Queries of these clients in flight.
     pub in_flight: u64,
-    /// Queries of these clients since they connected.
+    /// Queries of these clients, and of those of the group that have left.
     pub queries: u64,
     /// Queries of these clients in a second, of the last two seconds or so.
     pub queries_per_second: u64,
     /// Queries among them that ended with an error.
-    pub errors: u64,
+    pub errors: Errors,
     /// Bytes of these clients' requests, without headers.
     pub bytes_in: u64,
     /// Bytes of the answers, without headers.
     pub bytes_out: u64,
     /// Times of the last queries of each client.
     pub times: GroupTimes,
+    /// Nanoseconds since its last client left; `None`: it has clients.
+    pub left_ago_ns: Option<u64>,
 }
 
+// A core keeps and sends thousands of them.
+const _: () = assert!(size_of::<Tally>() <= 720);
+
 impl Tally {
+    /// The queries of a client, without those in flight.
+    pub(crate) fn of_queries(client: &Client) -> Tally {
+        let (bytes_in, bytes_out) = client.traffic.bytes();
+        Tally {
+            queries: client.traffic.queries(),
+            errors: client.traffic.errors(),
+            bytes_in,
+            bytes_out,
+            times: client.traffic.times(),
+            ..Tally::default()
+        }
+    }
+
+    /// A connected client.
+    fn of(client: &Client) -> Tally {
+        Tally {
+            clients: 1,
+            paused: u64::from(client.stalls.any()),
+            in_flight: client.in_flight.into(),
+            queries_per_second: client.traffic.per_second(),
+            ..Tally::of_queries(client)
+        }
+    }
+
     /// Adds another tally.
     pub fn add(&mut self, other: Tally) {
+        let left = [self.left_ago_ns, other.left_ago_ns].into_iter().flatten().min();
+        self.left_ago_ns = left.filter(|_| self.clients + other.clients == 0);
         self.clients += other.clients;
         self.paused += other.paused;
         self.in_flight += other.in_flight;
         self.queries += other.queries;
         self.queries_per_second += other.queries_per_second;
-        self.errors += other.errors;
+        self.errors.add(other.errors);
         self.bytes_in += other.bytes_in;
         self.bytes_out += other.bytes_out;
         self.times.add(&other.times);
@@ -105,28 +154,8 @@ impl Census {
         for slot in self.next..end {
             let Some(client) = clients.get(slot as u32) else { continue };
             let names = client.pool.and_then(|pool| pools.get(pool)).map(|pool| &pool.names);
-            let group = Group {
-                role: names.and_then(|names| names.role.clone()),
-                identity: names.and_then(|names| names.identity.clone()),
-                address: client.peer.host(),
-                keyspace: names.and_then(|names| names.keyspace.clone()),
-                driver: client.driver.clone(),
-                version: client.version,
-                tls: client.tls,
-            };
-            let paused = u64::from(client.stalls.any());
-            let (bytes_in, bytes_out) = client.traffic.bytes();
-            let one = Tally {
-                clients: 1,
-                paused,
-                in_flight: client.in_flight.into(),
-                queries: client.traffic.queries(),
-                queries_per_second: client.traffic.per_second(),
-                errors: client.traffic.errors(),
-                bytes_in,
-                bytes_out,
-                times: client.traffic.times(),
-            };
+            let group = Group::of(client, names);
+            let one = Tally::of(client);
             let CoreCensus { groups, others, .. } = &mut self.counted;
             let full = groups.len() >= limits::CENSUS_GROUPS_MAX;
             match groups.get_mut(&group) {
@@ -156,11 +185,18 @@ pub(crate) fn start(
 }
 
 /// Counts the next clients.
-pub(crate) fn go_on(census: &mut Option<Census>, clients: &Clients, pools: &Pools, io: &mut Io) {
+pub(crate) fn go_on(
+    census: &mut Option<Census>,
+    departed: &mut DepartedGroups,
+    clients: &Clients,
+    pools: &Pools,
+    io: &mut Io,
+) {
     let Some(counting) = census else { return };
     if !counting.answer.is_closed() && counting.step(clients, pools) {
         io.set_timer(io.now_ns() + limits::CENSUS_PAUSE_NS, TIMER);
-    } else if let Some(done) = census.take() {
+    } else if let Some(mut done) = census.take() {
+        departed.join(&mut done.counted, io.now_ns());
         // The requester has gone, or has room for the answer of each core.
         let _ = done.answer.try_send(done.counted);
     }
@@ -173,6 +209,7 @@ mod tests {
     use shunt_reactor::ConnId;
 
     use super::*;
+    use crate::query_end::{End, ErrorKind};
 
     fn add_client(clients: &mut Clients, number: u32, address: [u8; 4]) {
         let conn = ConnId { index: number, generation: 0 };
@@ -217,5 +254,37 @@ mod tests {
         assert_eq!(counted.groups.len(), limits::CENSUS_GROUPS_MAX);
         assert_eq!(counted.others.clients, 100_000 - limits::CENSUS_GROUPS_MAX as u64);
         assert_eq!(count(&Clients::default()).0.groups.len(), 0);
+    }
+
+    #[test]
+    fn a_group_has_the_queries_of_clients_that_left() {
+        let (mut clients, mut departed) = (Clients::default(), DepartedGroups::default());
+        (0..4).for_each(|number| add_client(&mut clients, number, [10, 0, 0, 1]));
+        for slot in 0..4 {
+            let traffic = &mut clients.get_mut(slot).expect("client").traffic;
+            traffic.count(10);
+            let error = Some(ErrorKind::TimedOut);
+            traffic.end(&End { error, ..End::new((1_000, 2_000), 9_000, 10, 20) });
+        }
+        let leave = |clients: &mut Clients, departed: &mut DepartedGroups, slot, now_ns| {
+            let client = clients.try_remove(slot).expect("client");
+            departed.leave(Group::of(&client, None), Tally::of_queries(&client), now_ns);
+        };
+        leave(&mut clients, &mut departed, 0, 100);
+        let shown = |clients: &Clients, departed: &mut DepartedGroups, now_ns| {
+            let (mut counted, _) = count(clients);
+            departed.join(&mut counted, now_ns);
+            let tally = counted.groups.into_values().next().expect("a group");
+            (tally.clients, tally.queries, tally.errors.total(), tally.bytes_in, tally.left_ago_ns)
+        };
+        assert_eq!(shown(&clients, &mut departed, 200), (3, 4, 4, 40, None));
+        (1..4).for_each(|slot| leave(&mut clients, &mut departed, slot, 300));
+        assert_eq!(shown(&clients, &mut departed, 350), (0, 4, 4, 40, Some(50)));
+        add_client(&mut clients, 9, [10, 0, 0, 1]);
+        // A group with clients keeps its sums, however long the others are gone.
+        for round in 1..5 {
+            let now_ns = 350 + round * (limits::DEPARTED_GROUP_NS - 1);
+            assert_eq!(shown(&clients, &mut departed, now_ns), (1, 4, 4, 40, None));
+        }
     }
 }

@@ -9,6 +9,8 @@ use std::io::ErrorKind;
 use shunt_admin::Label as _;
 use shunt_reactor::{CloseReason, Io, SessionFault};
 
+use crate::client::Phase;
+use crate::client::census::{Group, Tally};
 use crate::client::login_failures::Untold;
 use crate::core::Core;
 use crate::fault::{Fault, Party};
@@ -101,6 +103,11 @@ pub(crate) fn abort(core: &mut Core, io: &mut Io, slot: u32, closing: Closing, w
 
 fn forget(core: &mut Core, io: &mut Io, slot: u32) {
     let Some(client) = core.clients.try_remove(slot) else { return };
+    if client.phase == Phase::Ready {
+        let pool = client.pool.and_then(|pool| core.router.pools.get(pool));
+        let group = Group::of(&client, pool.map(|pool| &pool.names));
+        core.reports.departed.leave(group, Tally::of_queries(&client), io.now_ns());
+    }
     core.context.metrics.clients.sub(1);
     if client.tls.is_some() {
         core.context.metrics.tls_clients.sub(1);

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use shunt_reactor::Io;
 use tokio::sync::mpsc;
 
-use crate::client::closing;
 use crate::client::selection::{CoreEviction, Eviction, Selection};
+use crate::client::{closing, final_errors};
 use crate::core::Core;
+use crate::ids::ClientRef;
 use crate::limits;
 use crate::metrics::Closing;
 
@@ -35,14 +36,21 @@ pub(crate) fn go_on(core: &mut Core, io: &mut Io) {
         return;
     }
     let end = eviction.next.saturating_add(limits::EVICTION_STEP).min(core.clients.capacity());
-    for slot in eviction.next..end {
+    let meant = (eviction.next..end).filter_map(|slot| {
         let slot = slot as u32;
-        let Some(client) = core.clients.get(slot) else { continue };
+        let client = core.clients.get(slot)?;
         let pool = client.pool.and_then(|pool| core.router.pools.get(pool));
-        if eviction.selection.is_meant(client, pool.map(|pool| &pool.names)) {
-            closing::close(core, io, slot, Closing::Operator, "an operator has asked for it");
-            eviction.closed += 1;
-        }
+        let is_meant = eviction.selection.is_meant(client, pool.map(|pool| &pool.names));
+        is_meant.then(|| core.clients.reference(slot))
+    });
+    let meant: Vec<ClientRef> = meant.collect();
+    final_errors::send(core, io, &meant);
+    for client in meant {
+        let Some(found) = core.clients.find(client) else { continue };
+        // An ERROR to a password would be taken for a wrong one.
+        let close = if found.identity.is_some() { closing::close_identity } else { closing::close };
+        close(core, io, client.slot, Closing::Operator, "an operator has asked for it");
+        eviction.closed += 1;
     }
     eviction.next = end;
     if end < core.clients.capacity() {

@@ -6,8 +6,9 @@
 //! [`account`] says to whom a login counts, [`events`] sends it changes of the schema and
 //! [`announce`] those of the fleet, [`deadlines`] and [`closing`] end it, [`heavy`] orders large
 //! requests, [`inbox`] is that of the proxy itself, which acts as a client too, [`identity`],
-//! [`traffic`], [`times`] and [`census`] show clients to operators, [`eviction`] closes a
-//! [`selection`] of them. [`clients`] holds them all.
+//! [`traffic`], [`times`], [`census`] and [`departed`] show clients to operators, [`eviction`]
+//! closes a [`selection`] of them, after [`final_errors`] has answered their requests. [`clients`]
+//! holds them all.
 
 pub(crate) mod account;
 pub(crate) mod announce;
@@ -16,8 +17,10 @@ pub(crate) mod certificate;
 pub(crate) mod clients;
 pub(crate) mod closing;
 pub(crate) mod deadlines;
+pub(crate) mod departed;
 pub(crate) mod events;
 pub(crate) mod eviction;
+pub(crate) mod final_errors;
 pub(crate) mod heavy;
 pub(crate) mod identity;
 pub(crate) mod inbox;

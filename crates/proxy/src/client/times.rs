@@ -1,4 +1,4 @@
-//! The times of one client's last queries in 100 bytes, and those of a group of clients.
+//! The times of one client's last queries in 300 bytes, and those of a group of clients.
 
 use crate::time_buckets::TimeBuckets;
 
@@ -8,68 +8,98 @@ type Scale = TimeBuckets<1, BUCKETS>;
 /// Queries after which all counts are halved.
 const HALVED_AT: u16 = 1 << 15;
 
-/// Times of a client's last queries; older ones count less.
+/// Times of a client's last queries, with their parts in the proxy and at nodes; older ones count
+/// less.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RecentTimes {
-    buckets: [u16; BUCKETS],
-    /// Sum of the buckets.
+    total: [u16; BUCKETS],
+    wait: [u16; BUCKETS],
+    node: [u16; BUCKETS],
+    /// Sum of the buckets of `total`.
     count: u16,
 }
 
+// Each client has one.
+const _: () = assert!(size_of::<RecentTimes>() <= 300);
+
 impl Default for RecentTimes {
     fn default() -> Self {
-        Self { buckets: [0; BUCKETS], count: 0 }
+        let none = [0; BUCKETS];
+        Self { total: none, wait: none, node: none, count: 0 }
     }
 }
 
 impl RecentTimes {
-    /// Adds a time.
+    /// Adds the time of a query: nanoseconds in the proxy, and at the node.
     #[inline]
-    pub(crate) fn add(&mut self, time_us: u64) {
+    pub(crate) fn add(&mut self, wait_ns: u64, node_ns: u64) {
         if self.count >= HALVED_AT {
             self.halve();
         }
-        self.buckets[Scale::bucket_of(time_us)] += 1;
+        self.total[Scale::bucket_of((wait_ns + node_ns) / 1_000)] += 1;
+        self.wait[Scale::bucket_of(wait_ns / 1_000)] += 1;
+        self.node[Scale::bucket_of(node_ns / 1_000)] += 1;
         self.count += 1;
     }
 
     #[cold]
     fn halve(&mut self) {
-        self.buckets.iter_mut().for_each(|bucket| *bucket /= 2);
-        self.count = self.buckets.iter().sum();
+        let parts = self.wait.iter_mut().chain(&mut self.node);
+        self.total.iter_mut().chain(parts).for_each(|bucket| *bucket /= 2);
+        self.count = self.total.iter().sum();
     }
 }
 
 /// Times of the last queries of several clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupTimes {
-    buckets: [u64; BUCKETS],
+    total: [u32; BUCKETS],
+    wait: [u32; BUCKETS],
+    node: [u32; BUCKETS],
 }
 
 impl Default for GroupTimes {
     fn default() -> Self {
-        Self { buckets: [0; BUCKETS] }
+        let none = [0; BUCKETS];
+        Self { total: none, wait: none, node: none }
     }
 }
 
 impl From<RecentTimes> for GroupTimes {
     fn from(times: RecentTimes) -> Self {
-        Self { buckets: times.buckets.map(u64::from) }
+        Self {
+            total: times.total.map(u32::from),
+            wait: times.wait.map(u32::from),
+            node: times.node.map(u32::from),
+        }
     }
 }
 
 impl GroupTimes {
     /// Adds those of others.
     pub fn add(&mut self, other: &GroupTimes) {
-        for (bucket, more) in self.buckets.iter_mut().zip(other.buckets) {
-            *bucket += more;
+        let parts = self.wait.iter_mut().chain(&mut self.node);
+        let others = other.total.iter().chain(&other.wait).chain(&other.node);
+        for (bucket, more) in self.total.iter_mut().chain(parts).zip(others) {
+            // A hundred thousand clients fill no bucket.
+            *bucket = bucket.saturating_add(*more);
         }
     }
 
     /// The time, in microseconds, within which this share of the queries ended (0.99 for p99), with
     /// an error of a quarter at most; `None` without any.
     pub fn percentile_us(&self, share: f64) -> Option<u64> {
-        Scale::percentile_us(&self.buckets, share)
+        Scale::percentile_us(&self.total, share)
+    }
+
+    /// The same of the times in the proxy.
+    pub fn wait_percentile_us(&self, share: f64) -> Option<u64> {
+        Scale::percentile_us(&self.wait, share)
+    }
+
+    /// The same of the times at nodes.
+    pub fn node_percentile_us(&self, share: f64) -> Option<u64> {
+        Scale::percentile_us(&self.node, share)
     }
 }
 
@@ -89,12 +119,15 @@ mod tests {
     #[test]
     fn the_last_queries_count_most_and_nothing_overflows() {
         let mut times = RecentTimes::default();
-        (0..200_000).for_each(|_| times.add(10));
-        (0..200_000).for_each(|_| times.add(1_000));
+        (0..200_000).for_each(|_| times.add(0, 10_000));
+        (0..200_000).for_each(|_| times.add(30_000, 970_000));
         let mut group = GroupTimes::from(times);
         (0..1_000).for_each(|_| group.add(&GroupTimes::from(times)));
         let shown = group.percentile_us(0.5).expect("times");
         assert!(shown.abs_diff(1_000) <= 250, "{shown}");
+        let (wait, node) = (group.wait_percentile_us(0.5), group.node_percentile_us(0.5));
+        assert!(wait.is_some_and(|shown| shown.abs_diff(30) <= 8), "{wait:?}");
+        assert!(node.is_some_and(|shown| shown.abs_diff(970) <= 243), "{node:?}");
         assert_eq!(GroupTimes::default().percentile_us(0.99), None);
     }
 }

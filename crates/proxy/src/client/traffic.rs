@@ -1,7 +1,28 @@
 //! The number of a client's queries, their rate, bytes, errors and times.
 
+use shunt_admin::Label as _;
+
 use super::times::{GroupTimes, RecentTimes};
 use crate::limits;
+use crate::query_end::{End, ErrorKind};
+
+/// Numbers of queries that ended with an error, by its kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Errors(pub [u64; ErrorKind::COUNT]);
+
+impl Errors {
+    /// Adds those of others.
+    pub fn add(&mut self, other: Errors) {
+        for (errors, more) in self.0.iter_mut().zip(other.0) {
+            *errors += more;
+        }
+    }
+
+    /// Errors of all kinds.
+    pub fn total(&self) -> u64 {
+        self.0.iter().sum()
+    }
+}
 
 /// The queries of one client.
 #[derive(Clone, Debug, Default)]
@@ -12,7 +33,8 @@ pub(crate) struct Traffic {
     measured: (u64, u64),
     /// Queries in a second, between the last two measurements.
     per_second: u64,
-    errors: u64,
+    /// Queries that ended with an error, by its kind.
+    errors: [u32; ErrorKind::COUNT],
     bytes_in: u64,
     bytes_out: u64,
     times: RecentTimes,
@@ -28,21 +50,29 @@ impl Traffic {
 
     /// Counts the answer to a query.
     #[inline]
-    pub(crate) fn end(&mut self, time_ns: u64, body_bytes: usize, is_error: bool) {
-        self.times.add(time_ns / 1_000);
-        self.bytes_out += body_bytes as u64;
-        self.errors += u64::from(is_error);
+    pub(crate) fn end(&mut self, end: &End) {
+        self.times.add(end.wait_ns, end.node_ns);
+        self.bytes_out += end.bytes_out;
+        if let Some(error) = end.error {
+            self.count_error(error);
+        }
     }
 
     /// Counts a query that the proxy refused.
-    pub(crate) fn refuse(&mut self, body_bytes: usize) {
+    pub(crate) fn refuse(&mut self, body_bytes: usize, error: ErrorKind) {
         self.count(body_bytes);
-        self.errors += 1;
+        self.count_error(error);
     }
 
-    /// Queries that ended with an error.
-    pub(crate) fn errors(&self) -> u64 {
-        self.errors
+    #[cold]
+    fn count_error(&mut self, error: ErrorKind) {
+        let errors = &mut self.errors[error.index()];
+        *errors = errors.saturating_add(1);
+    }
+
+    /// Queries that ended with an error, by its kind.
+    pub(crate) fn errors(&self) -> Errors {
+        Errors(self.errors.map(u64::from))
     }
 
     /// Bytes of requests and of answers, without their headers.
@@ -83,6 +113,26 @@ impl Traffic {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn errors_count_by_kind_and_times_by_part() {
+        let mut traffic = Traffic::default();
+        traffic.count(7);
+        traffic.end(&End::new((1_000, 21_000), 1_021_000, 0, 5));
+        let end = End::new((0, 0), 64_000, 0, 9);
+        traffic.end(&End { error: Some(ErrorKind::Unauthorized), ..end });
+        traffic.refuse(3, ErrorKind::Overloaded);
+        let errors = traffic.errors();
+        assert_eq!((errors.total(), traffic.bytes(), traffic.queries()), (2, (10, 14), 2));
+        for kind in [ErrorKind::Unauthorized, ErrorKind::Overloaded] {
+            assert_eq!(errors.0[kind.index()], 1, "{kind:?}");
+        }
+        let times = traffic.times();
+        let near = |shown: Option<u64>, us: u64| shown.is_some_and(|it| it.abs_diff(us) * 4 <= us);
+        assert!(near(times.wait_percentile_us(0.5), 20) && near(times.wait_percentile_us(1.0), 64));
+        assert_eq!(times.node_percentile_us(0.5), Some(0), "no node had the other");
+        assert!(near(times.node_percentile_us(1.0), 1_000), "{times:?}");
+    }
 
     #[test]
     fn the_rate_is_that_of_the_time_between_two_measurements() {

@@ -4,23 +4,26 @@
 use shunt_reactor::Io;
 use shunt_wire::cql::envelope::{Header, flag, opcode};
 use shunt_wire::cql::message::{
-    Batch, BatchStatement, Query, error_code, split_request_prefix, split_response_prefix,
+    Batch, BatchStatement, ExecuteRouting, Query, error_code, split_request_prefix,
+    split_response_prefix,
 };
 use shunt_wire::cql::statement::{self, Identifier, redact};
 use shunt_wire::printable::printable_to;
 
 use super::Digest;
 use super::table::{DigestName, DigestTable, Origin};
-use super::totals::{End, ErrorKind};
+use crate::client::Client;
 use crate::client::account::Account;
 use crate::client::clients::Clients;
 use crate::config::{Config, Switch};
 use crate::core::Core;
-use crate::ids::LinkRef;
+use crate::fleet::forwarding;
+use crate::ids::{ClientRef, LinkRef, PoolId};
 use crate::limits;
-use crate::link::Pending;
+use crate::link::{Pending, Purpose};
 use crate::metrics::{Outcome, QueryKind};
 use crate::plan::{NO_STATEMENT, Plan};
+use crate::query_end::{End, ErrorKind, Served};
 use crate::reply::Answer;
 use crate::router::Router;
 
@@ -91,10 +94,10 @@ pub(crate) fn ended_with(
     if !pending.client.is_client() || !core.reports.digests.is_on() {
         return;
     }
-    let code = (answer.opcode == opcode::ERROR).then(|| code_of(core, pending, answer)).flatten();
+    let times = (pending.received_ns, pending.sent_ns);
     let end = End {
-        error: ErrorKind::of(outcome, code),
-        ..End::new(pending, io.now_ns(), bytes_in, answer.body.len())
+        error: error_of(core.clients.find(pending.client), answer, outcome),
+        ..End::new(times, io.now_ns(), bytes_in, answer.body.len())
     };
     count(core, pending, &end);
 }
@@ -102,7 +105,8 @@ pub(crate) fn ended_with(
 /// Counts a query whose answer the client got from an agent.
 pub(crate) fn handed_over(core: &mut Core, io: &Io, pending: &Pending, bytes_out: usize) {
     let bytes_in = core.retained.length(pending.kept);
-    count(core, pending, &End::new(pending, io.now_ns(), bytes_in, bytes_out));
+    let times = (pending.received_ns, pending.sent_ns);
+    count(core, pending, &End::new(times, io.now_ns(), bytes_in, bytes_out));
 }
 
 /// Counts a query that no link took.
@@ -124,18 +128,147 @@ pub(crate) fn refused(core: &mut Core, io: &Io, header: &Header, plan: &Plan) {
     }
 }
 
+/// Reads from a request that the proxy itself serves the facts for its row, and gives its statement
+/// a row if that may have one. `None`: another proxy has forwarded it, and counts it.
+pub(crate) fn served(
+    core: &mut Core,
+    io: &Io,
+    slot: u32,
+    (header, body): (&Header, &[u8]),
+    received_ns: u64,
+) -> Option<Served> {
+    if forwarding::is_forwarded(header, body) {
+        return None;
+    }
+    let Core { reports, router, clients, .. } = core;
+    let kind = kind_of(header.opcode);
+    let body_bytes = body.len() as u32;
+    let nothing = Served { digest: Digest::NONE, kind, body_bytes, received_ns };
+    let client = clients.get(slot)?;
+    if !reports.digests.is_on() || kind == QueryKind::Prepare {
+        return Some(nothing);
+    }
+    let mut pending = Pending {
+        client: ClientRef { slot, id: client.id },
+        pool: client.pool.unwrap_or(PoolId::NONE),
+        flags: header.flags,
+        plan: Plan { kind, statement: executed(router, header, body), ..Plan::anywhere() },
+        ..Pending::own(received_ns, Purpose::Client, header.opcode)
+    };
+    let subject = subject(router, &pending, Some(body));
+    pending.plan.digest = subject.map_or(Digest::NONE, |subject| known(router, kind, &subject));
+    let digests = &mut reports.digests;
+    let digest = digest_of(digests, router, clients, &pending, Some(body), io.now_ns());
+    Some(Served { digest, ..nothing })
+}
+
+fn kind_of(op: u8) -> QueryKind {
+    match op {
+        opcode::EXECUTE => QueryKind::Execute,
+        opcode::BATCH => QueryKind::Batch,
+        opcode::PREPARE => QueryKind::Prepare,
+        _ => QueryKind::Query,
+    }
+}
+
+/// The number of the statement that an EXECUTE names.
+fn executed(router: &Router, header: &Header, body: &[u8]) -> u32 {
+    let read = || {
+        let (_, body) = split_request_prefix(header.flags, body).ok()?;
+        let execute = ExecuteRouting::decode(header.version, body).ok()?;
+        router.prepared.number_of(execute.id)
+    };
+    (header.opcode == opcode::EXECUTE).then(read).flatten().unwrap_or(NO_STATEMENT)
+}
+
+/// The digest of a statement that has been given one.
+fn known(router: &Router, kind: QueryKind, subject: &Subject<'_>) -> Digest {
+    match subject.place {
+        Place::Text => router.texts.digest_of(kind, subject.session, subject.text),
+        Place::Statement { number, is_in_batch } => {
+            let learned = router.prepared.get(number);
+            learned.map_or(Digest::NONE, |learned| match is_in_batch {
+                true => learned.batch_digest,
+                false => learned.digest,
+            })
+        }
+    }
+}
+
+/// Counts a request that the proxy itself has served. Returns its end, and the code of its error.
+pub(crate) fn served_ended(
+    core: &mut Core,
+    io: &Io,
+    client: ClientRef,
+    served: &Served,
+    answer: &Answer<'_>,
+) -> (End, Option<i32>) {
+    let found = core.clients.find(client);
+    let is_error = answer.opcode == opcode::ERROR;
+    let code = is_error.then(|| found.and_then(|found| code_of(found, answer))).flatten();
+    let end = End {
+        error: error_of(found, answer, Outcome::Intercepted),
+        ..End::new(
+            (served.received_ns, 0),
+            io.now_ns(),
+            served.body_bytes as usize,
+            answer.body.len(),
+        )
+    };
+    count_served(core, served, &end);
+    (end, code)
+}
+
+/// Counts a request that the proxy itself refuses, for its client and for its statement.
+#[cold]
+pub(crate) fn served_refused(
+    core: &mut Core,
+    io: &Io,
+    slot: u32,
+    served: Option<Served>,
+    code: i32,
+) {
+    let Some(served) = served else { return };
+    let Some(error) = ErrorKind::of(Outcome::Intercepted, Some(code)) else { return };
+    let bytes = served.body_bytes as usize;
+    if let Some(client) = core.clients.get_mut(slot) {
+        client.traffic.refuse(bytes, error);
+    }
+    let end = End::new((served.received_ns, 0), io.now_ns(), bytes, 0);
+    count_served(core, &served, &End { error: Some(error), ..end });
+}
+
+fn count_served(core: &mut Core, served: &Served, end: &End) {
+    let digests = &mut core.reports.digests;
+    if digests.is_on() && !digests.count(served.digest, end) {
+        digests.count_other(served.kind, end);
+    }
+}
+
 /// Counts a query whose bytes may be gone: a prepared statement can still get its row.
 fn count(core: &mut Core, pending: &Pending, end: &End) {
     let Core { reports, router, clients, .. } = core;
     count_unknown(&mut reports.digests, router, clients, pending, None, end);
 }
 
+/// The kind of the error by which an answer ends a query; `None`: it ends well.
+#[cold]
+pub(crate) fn error_of(
+    client: Option<&Client>,
+    answer: &Answer<'_>,
+    outcome: Outcome,
+) -> Option<ErrorKind> {
+    let is_error = answer.opcode == opcode::ERROR;
+    let code = is_error.then(|| client.and_then(|client| code_of(client, answer))).flatten();
+    ErrorKind::of(outcome, code)
+}
+
 /// The code of an ERROR for a client.
-pub(crate) fn code_of(core: &Core, pending: &Pending, answer: &Answer<'_>) -> Option<i32> {
+pub(crate) fn code_of(client: &Client, answer: &Answer<'_>) -> Option<i32> {
     let mut plain = Vec::new();
     let mut body = answer.body;
     if answer.flags & flag::COMPRESSION != 0 {
-        core.clients.find(pending.client)?.decompress(body, &mut plain).ok()?;
+        client.decompress(body, &mut plain).ok()?;
         body = &plain;
     }
     let (_, body) = split_response_prefix(answer.flags & !flag::COMPRESSION, body).ok()?;

@@ -19,11 +19,12 @@ use shunt_reactor::ClientAddress;
 use tokio::sync::mpsc;
 
 use super::Digest;
-use super::totals::{End, Totals};
+use super::totals::Totals;
 use crate::client::account::Account;
 use crate::host_quota::HostQuota;
 use crate::limits;
 use crate::metrics::QueryKind;
+use crate::query_end::End;
 
 /// The statement of a digest; all texts are printable and of bounded length.
 #[derive(Debug, PartialEq, Eq)]
@@ -51,8 +52,8 @@ pub struct Origin {
     pub role: Option<Arc<str>>,
 }
 
-/// A digest of one core. A query reads and writes two cache lines of it: the first, which has its
-/// number and its sums, and that of the bucket of its time.
+/// A digest of one core. A query reads and writes four cache lines of it: the first, which has its
+/// number and its sums, and those of the buckets of its time and of the two parts.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub struct DigestRow {
@@ -76,6 +77,7 @@ const CACHE_LINE_BYTES: usize = 64;
 const SUMS_END: usize =
     offset_of!(DigestRow, totals) + offset_of!(Totals, times) + size_of::<u32>();
 const _: () = assert!(SUMS_END <= CACHE_LINE_BYTES && align_of::<DigestRow>() == CACHE_LINE_BYTES);
+const _: () = assert!(size_of::<DigestRow>() <= 1_792);
 
 impl DigestRow {
     /// Time from which it rests, unless it has another query before.

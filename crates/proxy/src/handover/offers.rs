@@ -20,6 +20,7 @@ use crate::link::links::LinkAndNode;
 use crate::link::{Kept, Pending, Purpose, closing, lifecycle};
 use crate::metrics::{HandedOver, Outcome, StaysFor};
 use crate::plan::After;
+use crate::query_end::End;
 use crate::reply::Answer;
 use crate::retry::failure;
 use crate::slow_queries::capture;
@@ -120,7 +121,8 @@ pub(super) fn delivered(core: &mut Core, io: &mut Io, offer: &Offer) {
     metrics.latency_ns.record(time_ns);
     if let Some(client) = core.clients.find_mut(offer.pending.client) {
         client.in_flight = client.in_flight.saturating_sub(1);
-        client.traffic.end(time_ns, length, false);
+        let times = (offer.pending.received_ns, offer.pending.sent_ns);
+        client.traffic.end(&End::new(times, io.now_ns(), 0, length));
     }
 }
 

@@ -82,6 +82,8 @@ pub(crate) struct Recipient {
     pub(crate) stream: i16,
     /// Time at which the client's request was decoded.
     pub(crate) received_ns: u64,
+    /// Time at which it went to the node that had it last; 0 if none had it.
+    pub(crate) sent_ns: u64,
 }
 
 impl Pending {
@@ -107,7 +109,8 @@ impl Pending {
 
     #[inline]
     pub(crate) fn recipient(&self) -> Recipient {
-        Recipient { client: self.client, stream: self.stream, received_ns: self.received_ns }
+        let Self { client, stream, received_ns, sent_ns, .. } = *self;
+        Recipient { client, stream, received_ns, sent_ns }
     }
 }
 

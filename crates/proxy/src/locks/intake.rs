@@ -12,6 +12,7 @@ use shunt_wire::cql::message::{
 
 use crate::answers::learn;
 use crate::core::Core;
+use crate::digests::ends;
 use crate::fault::Fault;
 use crate::fleet::forwarding;
 use crate::fleet::forwarding::withdrawal;
@@ -73,12 +74,16 @@ pub(super) fn resume(
 }
 
 fn answer(core: &mut Core, io: &mut Io, slot: u32, message: (&Header, &[u8]), came_ns: u64) {
+    let served = ends::served(core, io, slot, message, came_ns);
+    core.fleet.requests.current = served;
     let done = match take_apart(core, io, slot, message, came_ns) {
         Ok(Some(unknown)) => permission::wait(core, io, slot, message, (unknown, came_ns)),
         Ok(None) => Ok(()),
         Err(fault) => Err(fault),
     };
+    let unanswered = core.fleet.requests.current.take();
     if let Err(fault) = done {
+        ends::served_refused(core, io, slot, unanswered, fault.kind.code());
         core.context.metrics.outcomes.of(Outcome::Intercepted).add(1);
         reply::error(core, io, slot, message.0.stream, &fault);
     }

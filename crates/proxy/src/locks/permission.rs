@@ -113,6 +113,12 @@ pub(crate) fn withdraw(core: &mut Core, io: &mut Io, client: ClientRef, stream: 
     }
 }
 
+/// The client and the stream id of each request that waits.
+pub(crate) fn waiting(core: &Core) -> impl Iterator<Item = (ClientRef, i16)> {
+    let waiters = core.fleet.locks.undecided.waiting.iter();
+    waiters.map(|waiter| (waiter.request.client, waiter.request.header.stream))
+}
+
 /// The error for a request without a verdict. It was not carried out, so drivers try the next host.
 fn undecided_fault() -> Fault {
     Fault::new(

@@ -121,7 +121,8 @@ fn says_cannot_serve(flags: u8, body: &[u8]) -> bool {
 }
 
 fn recipient(gather: &Gather) -> Recipient {
-    Recipient { client: gather.client, stream: gather.stream, received_ns: gather.received_ns }
+    let Gather { client, stream, received_ns, .. } = *gather;
+    Recipient { client, stream, received_ns, sent_ns: received_ns }
 }
 
 /// Records the whole request as a slow or failed query.
@@ -129,7 +130,7 @@ fn record(core: &mut Core, io: &Io, gather: &Gather, outcome: Outcome) {
     capture::ended(core, io, &whole(gather, io), Some(&gather.request), outcome);
 }
 
-/// The original request, as if no node had it yet.
+/// The original request, whose parts went to nodes at once.
 fn whole(gather: &Gather, io: &Io) -> Pending {
     Pending {
         client: gather.client,
@@ -137,6 +138,7 @@ fn whole(gather: &Gather, io: &Io) -> Pending {
         stream: gather.stream,
         plan: gather.plan,
         received_ns: gather.received_ns,
+        sent_ns: gather.received_ns,
         ..Pending::own(io.now_ns(), Purpose::Client, opcode::EXECUTE)
     }
 }

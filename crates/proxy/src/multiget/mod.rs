@@ -120,6 +120,11 @@ impl Multigets {
         self.gathers.iter().any(|(_, gather)| gather.pool == pool)
     }
 
+    /// The client and the stream id of each request that was split.
+    pub(crate) fn requests(&self) -> impl Iterator<Item = (ClientRef, i16)> {
+        self.gathers.iter().map(|(_, gather)| (gather.client, gather.stream))
+    }
+
     /// True if one more gather, of this many parts and bytes, is within the bounds.
     fn has_room(&self, parts: usize, bytes: usize) -> bool {
         self.gathers.len() < limits::MULTIGETS_MAX

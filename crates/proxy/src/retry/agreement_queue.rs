@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use crate::client::account::Account;
 use crate::ids::Ticket;
 use crate::limits;
+use crate::link::Pending;
 use crate::retry::AwaitingAgreement;
 
 /// The waiting answers of a core. A node may add megabytes of warnings to each answer, and a role
@@ -61,6 +62,11 @@ impl AgreementQueue {
         Some(answer)
     }
 
+    /// The requests of the answers that wait.
+    pub(crate) fn requests(&self) -> impl Iterator<Item = &Pending> {
+        self.by_ticket.values().map(|answer| &answer.pending)
+    }
+
     /// Tickets of the answers that have waited long enough.
     pub(crate) fn late(&self, now_ns: u64) -> Vec<Ticket> {
         let late = self.by_ticket.iter().filter(|(_, answer)| now_ns > answer.deadline_ns);
@@ -73,7 +79,7 @@ mod tests {
     use shunt_wire::cql::envelope::opcode;
 
     use super::*;
-    use crate::link::{Pending, Purpose};
+    use crate::link::Purpose;
 
     fn answer(account: Account, bytes: usize) -> AwaitingAgreement {
         AwaitingAgreement {

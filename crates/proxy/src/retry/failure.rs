@@ -77,20 +77,12 @@ pub(crate) fn fail(core: &mut Core, io: &mut Io, pending: &Pending, outcome: Out
 /// timeout of a kind other than `BATCH_LOG` none does by itself. The protocol has no error for a
 /// schema change or a grant with an unknown outcome; all drivers understand a write timeout, and it
 /// states what is known.
-fn failure<'a>(pending: &Pending, outcome: Outcome, why: &'a str) -> ErrorMessage<'a> {
+pub(crate) fn failure<'a>(pending: &Pending, outcome: Outcome, why: &'a str) -> ErrorMessage<'a> {
     let plan = &pending.plan;
     let counts =
         ReplicaCounts { consistency: Consistency(plan.consistency), received: 0, block_for: 1 };
     if may_have_changed(pending) {
-        return ErrorMessage {
-            code: error_code::WRITE_TIMEOUT,
-            message: why,
-            details: ErrorDetails::WriteTimeout {
-                counts,
-                write_type: write_type(plan),
-                contentions: Some(0),
-            },
-        };
+        return write_timeout(counts, write_type(plan), why);
     }
     if plan.work == Work::Read && outcome == Outcome::TimedOut {
         return ErrorMessage {
@@ -100,6 +92,24 @@ fn failure<'a>(pending: &Pending, outcome: Outcome, why: &'a str) -> ErrorMessag
         };
     }
     ErrorMessage::plain(error_code::OVERLOADED, why)
+}
+
+/// The error for a statement on locks, or a transaction, that may have been carried out.
+pub(crate) fn in_doubt(why: &str) -> ErrorMessage<'_> {
+    let consistency = Consistency::QUORUM;
+    write_timeout(ReplicaCounts { consistency, received: 0, block_for: 1 }, "CAS", why)
+}
+
+fn write_timeout<'a>(
+    counts: ReplicaCounts,
+    write_type: &'static str,
+    why: &'a str,
+) -> ErrorMessage<'a> {
+    ErrorMessage {
+        code: error_code::WRITE_TIMEOUT,
+        message: why,
+        details: ErrorDetails::WriteTimeout { counts, write_type, contentions: Some(0) },
+    }
 }
 
 /// True if a request may have changed something, or may do so yet, on a node that never answered.

@@ -19,6 +19,7 @@ use crate::limits;
 use crate::link::{Pending, Purpose};
 use crate::metrics::Outcome;
 use crate::plan::{NO_STATEMENT, Plan};
+use crate::query_end::{End, Served};
 use crate::reply::Answer;
 use crate::router::Router;
 
@@ -116,6 +117,52 @@ pub(crate) fn handed_over(core: &mut Core, io: &Io, at: LinkRef, pending: &Pendi
     }
 }
 
+/// Records a request that the proxy itself has served, on locks or in a transaction, if it took
+/// long or its outcome is unknown. Its text is that of its digest.
+pub(crate) fn served(
+    core: &mut Core,
+    (client, stream): (ClientRef, i16),
+    served: &Served,
+    end: &End,
+    error: Option<i32>,
+) {
+    let slow_ns = core.context.slow_query_ns;
+    let is_failure = slow_ns != u64::MAX && error.is_some_and(is_failure_of_nodes);
+    if end.wait_ns < slow_ns && !is_failure {
+        return;
+    }
+    core.context.metrics.slow_queries.add(1);
+    let Core { reports, clients, router, context, .. } = core;
+    let found = clients.find(client);
+    if !reports.slow_queries.budget.take_served_record(end.now_ns, found.map(|one| one.peer)) {
+        return;
+    }
+    let pool = found.and_then(|found| router.pools.get(found.pool?));
+    let names = pool.map(|pool| &pool.names);
+    let (statement, table) = reports.digests.names_of(served.digest).unzip();
+    let query = SlowQuery {
+        ended_ns: end.now_ns,
+        outcome: Outcome::Intercepted,
+        error,
+        kind: served.kind,
+        text: statement.map(|statement| statement.text.clone()),
+        statements: 1,
+        table: table.flatten().as_deref().map(Box::from),
+        keyspace: names.and_then(|names| names.keyspace.clone()),
+        role: names.and_then(|names| names.role.clone()),
+        identity: names.and_then(|names| names.identity.clone()),
+        client: found.map(|found| found.peer),
+        driver: found.and_then(|found| found.driver.clone()),
+        node: None,
+        consistency: None,
+        retries: 0,
+        stream,
+        wait_ns: end.wait_ns,
+        node_ns: 0,
+    };
+    reports.slow_queries.keep_served(context.index, query);
+}
+
 fn record_on_link(
     core: &mut Core,
     io: &Io,
@@ -192,7 +239,7 @@ pub(crate) fn record(
         client: client.map(|client| client.peer),
         driver: client.and_then(|client| client.driver.clone()),
         node: node.map(|node| router.node_named(node).into()),
-        consistency: pending.plan.consistency,
+        consistency: Some(pending.plan.consistency),
         retries: pending.retries,
         stream: pending.stream,
         wait_ns: sent_ns - pending.received_ns,

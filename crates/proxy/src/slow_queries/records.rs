@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use shunt_reactor::ClientAddress;
+use shunt_wire::cql::message::Consistency;
 use tokio::sync::mpsc;
+use tracing::field::display;
 use tracing::warn;
 
 use crate::client::identity::Driver;
@@ -41,8 +43,8 @@ pub struct SlowQuery {
     pub driver: Option<Arc<Driver>>,
     /// The node that had the query last; `None`: none had it.
     pub node: Option<Box<str>>,
-    /// Consistency level.
-    pub consistency: u16,
+    /// Consistency level; `None`: the proxy itself served it.
+    pub consistency: Option<u16>,
     /// Number of nodes that lost the query before.
     pub retries: u8,
     /// The client's stream id.
@@ -83,7 +85,7 @@ impl SlowQuery {
             application = driver.map(|driver| &*driver.application).filter(|name| !name.is_empty()),
             client,
             node = self.node.as_deref(),
-            consistency = %shunt_wire::cql::message::Consistency(self.consistency),
+            consistency = self.consistency.map(|level| display(Consistency(level))),
             retries = (self.retries > 0).then_some(self.retries),
             stream = self.stream,
             wait_ms = self.wait_ns / 1_000_000,
@@ -117,7 +119,17 @@ pub(crate) struct SlowQueries {
 impl SlowQueries {
     /// Keeps a record, and writes its line.
     pub(super) fn keep(&mut self, core: usize, query: SlowQuery) {
-        if let Some(suppressed) = self.budget.take_line() {
+        self.keep_with_line(core, query, limits::SLOW_QUERY_LINES_PER_SECOND);
+    }
+
+    /// The same for a request that the proxy itself served.
+    pub(super) fn keep_served(&mut self, core: usize, query: SlowQuery) {
+        self.keep_with_line(core, query, limits::SLOW_SERVED_LINES_PER_SECOND);
+    }
+
+    /// Keeps a record, and writes its line if this second has fewer lines.
+    fn keep_with_line(&mut self, core: usize, query: SlowQuery, lines_max: usize) {
+        if let Some(suppressed) = self.budget.take_line(lines_max) {
             query.log(core, suppressed);
         }
         self.bytes += query.bytes();
@@ -149,6 +161,8 @@ impl SlowQueries {
 #[derive(Default)]
 pub(super) struct Budget {
     records: HostQuota,
+    /// Records among them of requests that the proxy itself served.
+    served: HostQuota,
     lines: usize,
     /// Records without a line since the last line.
     suppressed: u64,
@@ -167,10 +181,25 @@ impl Budget {
         is_taken
     }
 
-    /// Claims a line for the record just claimed: `Some` with the number of queries without a line
-    /// before it.
-    fn take_line(&mut self) -> Option<u64> {
-        if self.lines >= limits::SLOW_QUERY_LINES_PER_SECOND {
+    /// Claims a record for a request of this client that the proxy itself served. Clients wait in
+    /// line for locks on purpose: such waits leave most records of a second to queries.
+    pub(super) fn take_served_record(
+        &mut self,
+        now_ns: u64,
+        client: Option<ClientAddress>,
+    ) -> bool {
+        let most = limits::SLOW_SERVED_PER_SECOND;
+        if !self.served.take(now_ns, client, most, most / 2) {
+            self.suppressed += 1;
+            return false;
+        }
+        self.take_record(now_ns, client)
+    }
+
+    /// Claims a line for the record just claimed, of so many in a second: `Some` with the number of
+    /// queries without a line before it.
+    fn take_line(&mut self, lines_max: usize) -> Option<u64> {
+        if self.lines >= lines_max {
             self.suppressed += 1;
             return None;
         }
@@ -206,7 +235,7 @@ mod tests {
             client: None,
             driver: None,
             node: None,
-            consistency: 1,
+            consistency: Some(1),
             retries: 0,
             stream: 0,
             wait_ns: 1,
@@ -256,12 +285,24 @@ mod tests {
     }
 
     #[test]
+    fn waits_for_locks_leave_records_and_lines_to_queries() {
+        let mut budget = Budget::default();
+        let taken = (0..10_000).filter(|number| budget.take_served_record(7, host(*number)));
+        assert_eq!(taken.count(), limits::SLOW_SERVED_PER_SECOND);
+        let lines_max = limits::SLOW_SERVED_LINES_PER_SECOND;
+        let lines = (0..100).filter(|_| budget.take_line(lines_max).is_some()).count();
+        assert_eq!(lines, lines_max);
+        assert!(budget.take_record(7, host(20_000)));
+        assert!(budget.take_line(limits::SLOW_QUERY_LINES_PER_SECOND).is_some());
+    }
+
+    #[test]
     fn the_end_of_a_burst_is_told_in_the_next_second() {
         let mut budget = Budget::default();
         let queries = 10 * limits::SLOW_QUERY_LINES_PER_SECOND;
         let lines = (0..queries).filter(|_| {
             budget.take_record(7, host(1));
-            budget.take_line().is_some()
+            budget.take_line(limits::SLOW_QUERY_LINES_PER_SECOND).is_some()
         });
         let lines = lines.count() as u64;
         assert!(lines < queries as u64);
@@ -277,7 +318,7 @@ mod tests {
         for number in 0..10_000u32 {
             let now_ns = u64::from(number) * limits::SECOND_NS / 1_000;
             if budget.take_record(now_ns, host(number))
-                && let Some(suppressed) = budget.take_line()
+                && let Some(suppressed) = budget.take_line(limits::SLOW_QUERY_LINES_PER_SECOND)
             {
                 (lines, told) = (lines + 1, told + 1 + suppressed);
             }

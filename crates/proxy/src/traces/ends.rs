@@ -12,11 +12,11 @@ use crate::client::clients::Clients;
 use crate::context::Context;
 use crate::core::{Core, Reports};
 use crate::digests::ends::code_of;
-use crate::digests::totals::End;
 use crate::ids::{ClientRef, LinkRef, PoolId};
 use crate::link::{Pending, Purpose};
 use crate::metrics::Outcome;
 use crate::plan::Plan;
+use crate::query_end::End;
 use crate::reply::Answer;
 use crate::router::Router;
 
@@ -57,7 +57,8 @@ pub(crate) fn ended(
 
 #[cold]
 fn end(core: &mut Core, io: &Io, pending: &Pending, answer: &Answer<'_>, outcome: Outcome) {
-    let code = (answer.opcode == opcode::ERROR).then(|| code_of(core, pending, answer)).flatten();
+    let read = || code_of(core.clients.find(pending.client)?, answer);
+    let code = (answer.opcode == opcode::ERROR).then(read).flatten();
     let Core { reports, clients, router, context, .. } = core;
     let Some(trace) = reports.traces.take(pending.trace) else { return };
     let sources = Sources { clients, router, context };
@@ -123,7 +124,8 @@ fn record(
     let Sources { clients, router, context } = *sources;
     let names = router.pools.get(pending.pool).map(|pool| &pool.names);
     let (digest, table) = reports.digests.names_of(pending.plan.digest).unzip();
-    let End { wait_ns, node_ns, .. } = End::new(pending, now_ns, 0, 0);
+    let End { wait_ns, node_ns, .. } =
+        End::new((pending.received_ns, pending.sent_ns), now_ns, 0, 0);
     let span = QuerySpan {
         parent: trace.parent,
         ended_ns: now_ns,

@@ -5,7 +5,7 @@ use shunt_bench::stub::Action;
 use shunt_proxy::config::{Config, Switch};
 use shunt_proxy::control::CoreMail;
 use shunt_proxy::digests::table::{CoreDigests, DigestRow};
-use shunt_proxy::metrics::QueryKind;
+use shunt_proxy::metrics::{Outcome, QueryKind};
 use shunt_reactor::sim::{HostId, MILLISECOND, SECOND};
 use shunt_testing::{bytes, simulated};
 use shunt_wire::cql::envelope::opcode;
@@ -13,6 +13,8 @@ use shunt_wire::cql::message::ResultMessage;
 use shunt_wire::cql::message::error_code::{INVALID, READ_TIMEOUT};
 use tokio::sync::mpsc;
 
+use super::lock_ring::LockTestbed;
+use super::slow_queries::records;
 use super::testbed::Testbed;
 
 const INSERT: &str = "INSERT INTO bench.kv (k, v) VALUES (?, ?)";
@@ -66,7 +68,7 @@ fn each_query_counts_once_to_its_statement_without_values() {
     testbed.answered(client, 20);
     let found = digests(&mut testbed);
     let executed = &row(&found, QueryKind::Execute, INSERT).totals;
-    assert_eq!((executed.count, executed.errors), (10, [0; 5]));
+    assert_eq!((executed.count, executed.errors), (10, [0; 6]));
     assert!(executed.bytes_in >= 10 * 11 && executed.bytes_out >= 10 * 4, "{executed:?}");
     let p99_us = executed.times.percentile_us(0.99).expect("times");
     assert!(p99_us < 1_000_000, "{p99_us}");
@@ -120,7 +122,7 @@ fn errors_count_by_their_kind() {
     }
     let found = digests(&mut testbed);
     let totals = &row(&found, QueryKind::Query, SELECT).totals;
-    assert_eq!((totals.count, totals.errors), (3, [2, 0, 0, 1, 0]));
+    assert_eq!((totals.count, totals.errors), (3, [2, 0, 0, 1, 0, 0]));
     assert!(totals.times.percentile_us(1.0).is_some_and(|time_us| time_us > 1_900_000));
 }
 
@@ -149,4 +151,35 @@ fn a_flood_of_distinct_texts_leaves_a_statement_in_use_its_row() {
     let others = found.others.iter().map(|totals| totals.count);
     assert_eq!(rows.chain(others).sum::<u64>(), 20 * 401 + 1, "each counts once");
     assert!(found.rows.iter().all(|row| !row.name.text.contains('\u{1b}')));
+}
+
+/// The proxy itself serves statements on locks: their rows have the wait for the lock.
+#[test]
+fn statements_on_locks_count_with_their_waits_and_errors() {
+    let mut ring = LockTestbed::new(|options| options.config.slow_query_ms = 100);
+    let [holder, waiter] = [0; 2].map(|_| ring.client(None));
+    let take = |owner: &str, table: &str| {
+        format!(
+            "INSERT INTO shunt.{table} (name, owner, wait_ms) VALUES ('a', '{owner}', 3000) \
+            IF NOT EXISTS USING TTL 20"
+        )
+    };
+    assert!(ring.applies(holder, &take("me", "fast_locks")));
+    assert!(!ring.applies(waiter, &take("other", "fast_locks")), "after three seconds");
+    let (code, _) = ring.ask(waiter, "SELECT nothing FROM shunt.fast_locks").error();
+    let found = digests(&mut ring.testbed);
+    let shown = "INSERT INTO shunt.fast_locks (name, owner, wait_ms) VALUES (?, ?, ?) \
+        IF NOT EXISTS USING TTL ?";
+    let taken = row(&found, QueryKind::Query, shown);
+    let totals = &taken.totals;
+    assert_eq!((totals.count, totals.errors.iter().sum::<u64>(), totals.node_ns), (2, 0, 0));
+    assert!(totals.times.wait_percentile_us(1.0).is_some_and(|time_us| time_us > 2_600_000));
+    assert!(totals.bytes_in > 200 && totals.bytes_out > 0, "{totals:?}");
+    assert_eq!(taken.origin.table.as_deref(), Some("shunt.fast_locks"));
+    let refused = &row(&found, QueryKind::Query, "SELECT nothing FROM shunt.fast_locks").totals;
+    assert_eq!((code, refused.count, refused.errors), (INVALID, 1, [0, 0, 0, 1, 0, 0]));
+    let slow = records(&mut ring.testbed);
+    let [waited] = &slow[..] else { panic!("{slow:?}") };
+    assert_eq!((waited.outcome, waited.text.as_deref()), (Outcome::Intercepted, Some(shown)));
+    assert!(waited.wait_ns > 2 * SECOND && waited.node_ns == 0 && waited.client.is_some());
 }

@@ -31,6 +31,7 @@ mod own_statements;
 mod pages;
 mod pool_shares;
 mod digests;
+mod evictions;
 mod foreign_ids;
 mod guesses;
 mod hot_keys;

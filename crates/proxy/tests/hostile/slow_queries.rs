@@ -23,7 +23,7 @@ fn slow_after_100_ms(options: &mut SceneOptions) {
 }
 
 /// The records of the only core.
-fn records(testbed: &mut Testbed) -> Vec<SlowQuery> {
+pub fn records(testbed: &mut Testbed) -> Vec<SlowQuery> {
     let (sender, mut answers) = mpsc::channel(1);
     testbed.scene.world.post(testbed.scene.cores[0], CoreMail::SlowQueries(sender));
     testbed.run_for(10 * MILLISECOND);

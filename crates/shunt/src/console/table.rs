@@ -27,6 +27,9 @@ pub(super) enum Form {
     Word,
     /// A whole number, right-aligned; an object of such numbers counts as their sum.
     Number,
+    /// An object of whole numbers, as the names of those above 0 with their numbers: left-aligned,
+    /// and cut where a line is too long.
+    Kinds,
     /// Milliseconds with a decimal.
     Milliseconds,
     /// Microseconds, shown as milliseconds with a decimal.
@@ -85,7 +88,10 @@ fn fit(widths: &mut [usize], forms: &[Form], width: usize) {
     let gaps = GAP.len() * widths.len().saturating_sub(1);
     loop {
         let over = (widths.iter().sum::<usize>() + gaps).saturating_sub(width);
-        let texts = widths.iter_mut().zip(forms).filter(|(_, form)| **form == Form::Text);
+        let texts = widths
+            .iter_mut()
+            .zip(forms)
+            .filter(|(_, form)| matches!(form, Form::Text | Form::Kinds));
         let widest = texts.map(|(width, _)| width).max();
         match widest {
             Some(widest) if over > 0 && *widest > TEXT_WIDTH_MIN => *widest -= 1,
@@ -105,7 +111,7 @@ fn line<'a>(
         let gap = if index == 0 { "" } else { GAP };
         let value = cut(value, *width);
         let _ = match form {
-            Form::Text | Form::Word | Form::Time => {
+            Form::Text | Form::Kinds | Form::Word | Form::Time => {
                 write!(out, "{gap}{value:<width$}")
             }
             Form::Number | Form::Milliseconds | Form::Microseconds => {
@@ -133,10 +139,19 @@ pub(super) fn cell(value: &Value, form: Form) -> Option<String> {
         (Form::Microseconds, value) => format!("{:.1}", value.as_f64()? / 1e3),
         (Form::Time, value) => plain_text(NativeType::Timestamp, &value.as_i64()?.to_be_bytes())?,
         (Form::Number, Value::Object(_)) => sum(value)?.to_string(),
+        (Form::Kinds, value) => kinds(value)?,
         (_, Value::String(text)) => text.clone(),
         (_, value) => value.to_string(),
     };
     Some(printable(&text))
+}
+
+/// The names of an object's numbers above 0, with the numbers; `None` without any.
+fn kinds(value: &Value) -> Option<String> {
+    let numbers = value.as_object()?.iter();
+    let numbers = numbers.filter(|(_, number)| number.as_u64().is_some_and(|number| number > 0));
+    let kinds: Vec<String> = numbers.map(|(kind, number)| format!("{kind} {number}")).collect();
+    (!kinds.is_empty()).then(|| kinds.join(", "))
 }
 
 /// The sum of an object's numbers; `None` for any other value.
@@ -218,6 +233,14 @@ shop  12345678     1.2  up     SELECT
         }
         assert_eq!(text(COLUMNS, &[&row], None).lines().count(), 2);
         assert_eq!(serde_json::from_str::<Value>(&json(&row)).expect("it stays JSON"), row);
+    }
+
+    #[test]
+    fn kinds_of_which_there_are_none_are_left_out() {
+        let shown = cell(&json!({ "timed_out": 3, "invalid": 0, "other": 1 }), Form::Kinds);
+        assert_eq!(shown.as_deref(), Some("other 1, timed_out 3"));
+        assert_eq!(cell(&json!({ "timed_out": 0 }), Form::Kinds), None);
+        assert_eq!(cell(&Value::Null, Form::Kinds), None);
     }
 
     #[test]

@@ -52,7 +52,7 @@ pub(super) enum Direction {
 }
 
 use Direction::{Falling, Rising};
-use Form::{Microseconds, Milliseconds, Number, Text, Time, Word};
+use Form::{Kinds, Microseconds, Milliseconds, Number, Text, Time, Word};
 
 /// The clients in groups.
 pub(super) const CLIENTS: View = View {
@@ -73,11 +73,17 @@ pub(super) const CLIENTS: View = View {
         Column("queries", "/queries", Number),
         Column("rate", "/queries_per_second", Number),
         Column("errors", "/errors", Number),
+        Column("by kind", "/errors_by_kind", Kinds),
         Column("bytes in", "/bytes_in", Number),
         Column("bytes out", "/bytes_out", Number),
         Column("p50 ms", "/p50_us", Microseconds),
         Column("p99 ms", "/p99_us", Microseconds),
+        Column("wait p50 ms", "/wait_p50_us", Microseconds),
+        Column("wait p99 ms", "/wait_p99_us", Microseconds),
+        Column("node p50 ms", "/node_p50_us", Microseconds),
+        Column("node p99 ms", "/node_p99_us", Microseconds),
         Column("TLS", "/tls", Word),
+        Column("left", "/left_unix_ms", Time),
     ],
     orders: &[
         Order("rate", &["/queries_per_second"], Falling),
@@ -88,6 +94,9 @@ pub(super) const CLIENTS: View = View {
         Order("role", &["/role"], Rising),
         Order("errors", &["/errors"], Falling),
         Order("p99", &["/p99_us"], Falling),
+        Order("wait-p99", &["/wait_p99_us"], Falling),
+        Order("node-p99", &["/node_p99_us"], Falling),
+        Order("left", &["/left_unix_ms"], Falling),
         Order("address", &["/address"], Rising),
         Order("application", &["/application"], Rising),
     ],
@@ -171,9 +180,14 @@ pub(super) const QUERIES: View = View {
     columns: &[
         Column("count", "/count", Number),
         Column("errors", "/errors", Number),
+        Column("by kind", "/errors_by_kind", Kinds),
         Column("sum ms", "/sum_us", Microseconds),
         Column("p50 ms", "/p50_us", Microseconds),
         Column("p99 ms", "/p99_us", Microseconds),
+        Column("wait p50 ms", "/wait_p50_us", Microseconds),
+        Column("wait p99 ms", "/wait_p99_us", Microseconds),
+        Column("node p50 ms", "/node_p50_us", Microseconds),
+        Column("node p99 ms", "/node_p99_us", Microseconds),
         Column("bytes in", "/bytes_in", Number),
         Column("bytes out", "/bytes_out", Number),
         Column("role", "/role", Text),
@@ -186,6 +200,8 @@ pub(super) const QUERIES: View = View {
         Order("count", &["/count"], Falling),
         Order("errors", &["/errors"], Falling),
         Order("p99", &["/p99_us"], Falling),
+        Order("wait-p99", &["/wait_p99_us"], Falling),
+        Order("node-p99", &["/node_p99_us"], Falling),
     ],
     others: Some(Others("/others", "text")),
     absence: |page| (page["on"] == false).then_some("digests are switched off: digests is \"off\""),

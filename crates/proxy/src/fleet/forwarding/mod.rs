@@ -74,6 +74,14 @@ pub(crate) fn transaction_in<'a>(
     payload.iter().find(|(key, _)| *key == TRANSACTION)?.1
 }
 
+/// True for a request that says that another proxy has forwarded it.
+pub(crate) fn is_forwarded(header: &Header, body: &[u8]) -> bool {
+    let read = split_request_prefix(header.flags, body);
+    let payload = read.ok().and_then(|(payload, _)| payload);
+    payload
+        .is_some_and(|payload| payload.iter().any(|(key, _)| key == PAYLOAD || key == TRANSACTION))
+}
+
 /// True for a message with such a transaction. It waits at the proxy that forwarded it, not on this
 /// connection, which other requests share. A client gains nothing by the payload, because the proxy
 /// never sends such a message on, and begins no transaction while it does not know modes.

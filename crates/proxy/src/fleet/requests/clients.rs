@@ -8,6 +8,7 @@ use shunt_reactor::Io;
 use crate::client::Client;
 use crate::config::{Identity, IdentityLogin};
 use crate::core::Core;
+use crate::digests::ends;
 use crate::fleet::forwarding::Login;
 use crate::fleet::requests::answer_form::AnswerForm;
 use crate::fleet::requests::{Asker, At};
@@ -17,6 +18,7 @@ use crate::link::Recipient;
 use crate::metrics::Outcome;
 use crate::reply::{self, Answer};
 use crate::router::Router;
+use crate::slow_queries::capture;
 
 /// Notes a client's request. Returns its ticket and its sender, or `None` if the client has left.
 pub(crate) fn note(
@@ -30,10 +32,14 @@ pub(crate) fn note(
     let client = core.clients.get_mut(slot)?;
     let whose = (ClientRef { slot, id: client.id }, stream, io.now_ns());
     client.in_flight += 1;
-    client.traffic.count(0);
+    let served = core.fleet.requests.current.take();
+    client.traffic.count(served.map_or(0, |served| served.body_bytes as usize));
     core.context.metrics.in_flight.add(1);
     let ticket =
         core.fleet.requests.add(core.context.index, &mut client.lock_requests, whose, form);
+    if let Some(pending) = core.fleet.requests.get_mut(ticket) {
+        pending.served = served;
+    }
     Some((ticket, Asker { role, login, was_forwarded }))
 }
 
@@ -97,8 +103,13 @@ pub(crate) fn answer_with(
         client: pending.client,
         stream: pending.stream,
         received_ns: pending.received_ns,
+        sent_ns: 0,
     };
     let answer = Answer { flags, ..Answer::plain(opcode, pending.stream, body) };
+    if let Some(served) = &pending.served {
+        let (end, code) = ends::served_ended(core, io, pending.client, served, &answer);
+        capture::served(core, (pending.client, pending.stream), served, &end, code);
+    }
     reply::deliver(&mut core.clients, &core.context, io, to, &answer, Outcome::Intercepted);
 }
 

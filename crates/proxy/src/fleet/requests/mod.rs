@@ -15,9 +15,10 @@ use shunt_locks::{Handle, Namespace, Ticket};
 use slab::Slab;
 
 use crate::fleet::forwarding::{Login, Via};
-use crate::fleet::requests::answer_form::AnswerForm;
+use crate::fleet::requests::answer_form::{AnswerForm, AnswerKind};
 use crate::ids::ClientRef;
 use crate::locks::request::Operation;
+use crate::query_end::Served;
 
 /// Index that stands for no request.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -63,12 +64,22 @@ pub(crate) struct Pending {
     pub(crate) at: At,
     /// The request as it is sent again if the lock's owner has just changed.
     pub(crate) again: Option<Again>,
+    /// For its row; `None`: it is not counted here.
+    pub(crate) served: Option<Served>,
     /// True if the proxy that forwarded the request may withdraw it by its stream id.
     is_by_stream: bool,
     generation: u32,
     /// The client's requests before and after this one.
     before: u32,
     after: u32,
+}
+
+/// A client's request without an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Unanswered {
+    pub(crate) stream: i16,
+    /// False for a look at locks.
+    pub(crate) may_have_changed: bool,
 }
 
 /// Most buffers that are kept for later requests.
@@ -78,6 +89,8 @@ const SPARE_MAX: usize = 1_024;
 pub(crate) struct Requests {
     pending: Slab<Pending>,
     generation: u32,
+    /// The request that is being read, until the first that is noted for it.
+    pub(crate) current: Option<Served>,
     /// Buffers of answered requests.
     spare: Vec<Vec<u8>>,
     /// Role of clients without logins.
@@ -98,6 +111,7 @@ impl Default for Requests {
         Self {
             pending: Slab::new(),
             generation: 0,
+            current: None,
             spare: Vec::new(),
             no_role: Arc::from(""),
             by_stream: HashMap::new(),
@@ -138,7 +152,7 @@ impl Requests {
         let generation = self.generation;
         let after = *first;
         let at = At::Here(None);
-        let (again, is_by_stream, before) = (None, false, NONE);
+        let (again, served, is_by_stream, before) = (None, None, false, NONE);
         let pending = Pending {
             client,
             stream,
@@ -146,6 +160,7 @@ impl Requests {
             form,
             at,
             again,
+            served,
             is_by_stream,
             generation,
             before,
@@ -203,6 +218,16 @@ impl Requests {
         };
         self.forget_stream(ticket, &pending);
         Some((pending, first))
+    }
+
+    /// The requests of a client, from its first one on.
+    pub(crate) fn unanswered(&self, first: u32) -> impl Iterator<Item = Unanswered> {
+        let get = |place: u32| self.pending.get(place as usize);
+        let pending = std::iter::successors(get(first), move |pending| get(pending.after));
+        pending.map(|pending| Unanswered {
+            stream: pending.stream,
+            may_have_changed: !matches!(pending.form.kind, AnswerKind::Selected { .. }),
+        })
     }
 
     /// Removes the first request of a client that has left, and returns the index of the next.
@@ -301,10 +326,15 @@ mod tests {
         let (mut requests, mut first) = (Requests::default(), NONE);
         let tickets: Vec<Ticket> =
             (0..4).map(|stream| add(&mut requests, &mut first, stream)).collect();
+        let streams = |requests: &Requests, first| {
+            requests.unanswered(first).map(|one| one.stream).collect::<Vec<_>>()
+        };
+        assert_eq!(streams(&requests, first), [3, 2, 1, 0]);
         for answered in [1, 3] {
             let (_, changed) = requests.take(tickets[answered]).expect("it waits");
             first = changed.unwrap_or(first);
         }
+        assert_eq!(streams(&requests, first), [2, 0]);
         let mut left = Vec::new();
         while let Some((_, pending)) = requests.take_first(3, first) {
             left.push(pending.stream);

@@ -19,6 +19,7 @@ use shunt_wire::cql::statement::{Kind, classify};
 
 use super::{answer, modes, pause, permission, planning};
 use crate::core::Core;
+use crate::digests::ends;
 use crate::fault::Fault;
 use crate::fleet::forwarding;
 use crate::fleet::requests::answer_form::{AnswerForm, AnswerKind};
@@ -39,7 +40,9 @@ pub(crate) fn take_request(
     plan: &Plan,
     body: &[u8],
 ) -> bool {
+    let served = ends::served(core, io, slot, (header, body), io.now_ns());
     if let Some(fault) = pause::refusal(core, header, body) {
+        ends::served_refused(core, io, slot, served, fault.kind.code());
         core.context.metrics.queries.of(plan.kind).add(1);
         core.context.metrics.outcomes.of(Outcome::Intercepted).add(1);
         reply::error(core, io, slot, header.stream, &fault);
@@ -47,17 +50,20 @@ pub(crate) fn take_request(
     }
     let pool = core.clients.get(slot).and_then(|client| client.pool);
     let left = pool.and_then(|pool| observation::node_bound(core, pool, header, body));
+    core.fleet.requests.current = served;
     let read = match left {
         Some(NodeBound::Batch) => None,
         Some(NodeBound::Single) => start(core, io, slot, header, body).ok().map(Ok),
         None => Some(start(core, io, slot, header, body)),
     };
+    let unanswered = core.fleet.requests.current.take();
     let Some(read) = read else {
         observation::count(core, Observation::NotCompared);
         return false;
     };
     core.context.metrics.queries.of(plan.kind).add(1);
     if let Err(fault) = read {
+        ends::served_refused(core, io, slot, unanswered, fault.kind.code());
         core.context.metrics.outcomes.of(Outcome::Intercepted).add(1);
         reply::error(core, io, slot, header.stream, &fault);
     }
