@@ -225,7 +225,6 @@ fn a_flood_of_traces_costs_a_bounded_number_of_spans() {
     assert_eq!(traces.dropped.total(), sent - kept as u64);
     let lost = traces.dropped.of(Loss::CoreFull).get() + traces.dropped.of(Loss::RateLimit).get();
     assert_eq!(lost, traces.dropped.total());
-    testbed.forget_key("k");
 }
 
 /// A client that leaves takes its trace with it.
