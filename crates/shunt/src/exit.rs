@@ -28,13 +28,8 @@ const CONSOLE: &[&str] = &[
 const MEANINGS: &[Meaning] = &[
     (0, SERVERS, "stopped by a signal, after draining"),
     (0, &["check"], "the configuration is valid"),
-<<<<<<< HEAD
     (0, &["fleet", "locks", "switch", "generate", "bench"], "done"),
-    (0, CONSOLE, "done"),
-=======
-    (0, &["fleet", "locks", "switch", "bench"], "done"),
     (0, CONSOLE, "done; ready: the proxy takes clients"),
->>>>>>> 84b5b22f (packaging: a container image with the program alone; shunt ready)
     (0, &["doctor"], "no finding"),
     (1, &["fleet"], "drain: the member has not left in time, or died"),
     (1, &["ready"], "the proxy is not ready, and says why"),
