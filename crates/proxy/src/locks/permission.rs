@@ -115,7 +115,7 @@ pub(crate) fn withdraw(core: &mut Core, io: &mut Io, client: ClientRef, stream: 
 
 /// The client and the stream id of each request that waits.
 pub(crate) fn waiting(core: &Core) -> impl Iterator<Item = (ClientRef, i16)> {
-    let waiters = core.fleet.locks.undecided.waiting.iter();
+    let waiters = core.fleet.locks.undecided.iter();
     waiters.map(|waiter| (waiter.request.client, waiter.request.header.stream))
 }
 

@@ -14,13 +14,8 @@ fn a_build_without_the_node_lists_neither_node_nor_up_and_says_how_to_get_them()
         .lines()
         .filter_map(|line| line.strip_prefix("  ")?.split_whitespace().next())
         .collect();
-<<<<<<< HEAD
-    let expected = "proxy check top clients nodes slow queries hot config log-level kick reload fleet \
-                    doctor lock locks dispatch agent switch multiget generate bench help";
-=======
     let expected = "proxy check ready top clients nodes slow queries hot config log-level kick reload \
-                    fleet doctor lock locks dispatch agent switch multiget bench help";
->>>>>>> 84b5b22f (packaging: a container image with the program alone; shunt ready)
+                    fleet doctor lock locks dispatch agent switch multiget generate bench help";
     assert_eq!(names.join(" "), expected, "{help}");
     assert!(!help.contains("shunt up") && !help.contains("shunt node"), "{help}");
     for arguments in [
