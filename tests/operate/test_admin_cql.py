@@ -97,8 +97,32 @@ def test_rows_are_those_of_the_pages(proxy, client, admin):
     names = [row.name for row in admin.execute(small)]
     assert names == sorted(page) and len(names) > 7
     assert admin.execute("SELECT count(*) FROM settings").one().count == len(page)
-    for table in ("alerts", "cores", "digests", "hot_keys", "lock_queues", "members", "proxy", "slow_queries"):
+    for table in admin.cluster.metadata.keyspaces["shunt_admin"].tables:
         admin.execute(f"SELECT * FROM {table}")
+
+
+def test_each_connection_has_a_row_with_its_links(proxy, client, node, admin):
+    rows = list(admin.execute("SELECT * FROM clients WHERE application = 'shop' AND connection_stage = 'READY'"))
+    assert rows and {row.address for row in rows} == {"127.0.0.1"} and len({row.port for row in rows}) == len(rows)
+    assert all(row.client_options["APPLICATION_NAME"] == "shop" and row.ssl_enabled is False for row in rows)
+    assert f"{rows[0].address}:{rows[0].port}" == rows[0].id and rows[0].local_address == proxy.listen
+    pool = admin.execute("SELECT clients, links_ready FROM pools WHERE pool = %s AND core = %s", (rows[0].pool, rows[0].shard_id)).one()
+    assert pool.clients >= 1 and pool.links_ready >= 1
+    links = list(admin.execute("SELECT node, state FROM links WHERE pool = %s AND core = %s", (rows[0].pool, rows[0].shard_id)))
+    assert {link.node for link in links} == {node.contact} and "ready" in {link.state for link in links}
+
+
+def test_one_connection_is_closed_by_its_port(proxy, client, admin):
+    def ports() -> set:
+        return {row.port for row in admin.execute("SELECT port FROM clients WHERE application = 'shop'")}
+
+    before = ports()
+    closed = admin.execute_async("DELETE FROM clients WHERE address = '127.0.0.1' AND port = %s", (min(before),))
+    closed.result()
+    assert closed.warnings == ["closed 1 client"]
+    until(lambda: min(before) not in ports() and ports(), "the driver has another connection", told=proxy.log_tail)
+    with pytest.raises(InvalidRequest, match="needs the address"):
+        admin.execute("DELETE FROM clients WHERE port = 7")
 
 
 def pages(proxy, path: str) -> str:
@@ -107,13 +131,26 @@ def pages(proxy, path: str) -> str:
         return answer.read().decode()
 
 
-def test_the_level_of_the_log_is_set(proxy, admin):
-    admin.execute("UPDATE settings SET value = 'debug' WHERE name = 'log'")
-    row = admin.execute("SELECT value, source, file_value FROM settings WHERE name = 'log'").one()
-    assert tuple(row) == ("debug", "admin", "info")
-    with pytest.raises(InvalidRequest, match="shunt reload"):
-        admin.execute("UPDATE settings SET value = '2' WHERE name = 'cores'")
-    admin.execute("UPDATE settings SET value = 'info' WHERE name = 'log'")
+@pytest.mark.parametrize("name, value, former", [("log", "debug", "info"), ("clients_max", "77", None), ("slow_query_ms", "9", "1")])
+def test_an_option_is_set_and_given_back(proxy, admin, name, value, former):
+    def row():
+        return admin.execute("SELECT value, source, file_value FROM settings WHERE name = %s", (name,)).one()
+
+    before = row()
+    assert before.source != "admin" and before.value == before.file_value and former in (None, before.value)
+    admin.execute("UPDATE settings SET value = %s WHERE name = %s", (value, name))
+    assert tuple(row()) == (value, "admin", before.value)
+    admin.execute("UPDATE settings SET value = null WHERE name = %s", (name,))
+    assert row() == before
+
+
+@pytest.mark.parametrize("name, value, why", [("cores", "2", "needs a restart"), ("clients_max", "many", "whole number"),
+                                              ("log", "loud", "no level"), ("password", "a", "login"), ("nothing", "a", "no option")])
+def test_a_value_that_a_file_may_not_have_is_refused(admin, name, value, why):
+    before = list(admin.execute("SELECT value, source FROM settings"))
+    with pytest.raises(InvalidRequest, match=why):
+        admin.execute("UPDATE settings SET value = %s WHERE name = %s", (value, name))
+    assert list(admin.execute("SELECT value, source FROM settings")) == before
 
 
 def test_the_only_node_cannot_be_drained(node, admin):

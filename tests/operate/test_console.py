@@ -88,6 +88,36 @@ def test_clients_and_nodes_are_tables(node, proxy, session):
     assert rows(proxy, "slow", "--sort", "total", "--limit", "1") is not None
 
 
+def test_one_connection_is_closed_by_its_id(proxy, session):
+    def ids() -> list:
+        return [row["id"] for row in rows(proxy, "connections", "--sort", "id")]
+
+    before = ids()
+    assert len(before) >= 2 and before[0] in shunt(proxy, "connections")
+    assert shunt(proxy, "kick", "--id", before[0]) == "closed 1 client\n"
+    until(lambda: before[0] not in ids(), "the connection is gone", told=proxy.log_tail)
+    assert shunt(proxy, "failed-logins") == "the proxy shows no failed logins\n"
+
+
+def test_the_key_that_a_driver_reads_most_is_named(proxy, session):
+    session.execute("CREATE KEYSPACE hot WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}")
+    session.execute("CREATE TABLE hot.t (k int PRIMARY KEY, v int)")
+    write, read = session.prepare("INSERT INTO hot.t (k, v) VALUES (?, 1)"), session.prepare("SELECT v FROM hot.t WHERE k = ?")
+    for key in range(100):
+        session.execute(write, (key,))
+    token = session.execute("SELECT token(k) FROM hot.t WHERE k = 7").one()[0]
+
+    def found() -> bool:
+        for number in range(2_000):
+            session.execute(read, (7 if number % 4 else number % 100,))
+        hottest = rows(proxy, "hot", "--sort", "reads")[:1]
+        return [(row["table"], row["key"]) for row in hottest] == [("hot.t", f"token {token}")]
+
+    until(found, "the key is the hottest", told=lambda: shunt(proxy, "hot"))
+    hottest = rows(proxy, "hot", "--sort", "reads")[0]
+    assert hottest["reads_per_s"] > hottest["writes_per_s"] and f"token {token}" in shunt(proxy, "hot")
+
+
 def test_queries_are_in_the_order_of_their_times(proxy, session):
     session.execute("SELECT keyspace_name FROM system_schema.keyspaces")
     until(lambda: rows(proxy, "queries"), "a query has a row", told=proxy.log_tail)
@@ -105,7 +135,7 @@ def test_queries_are_in_the_order_of_their_times(proxy, session):
 
 
 def test_each_order_that_a_command_names_is_one(proxy, session):
-    for command in ("clients", "nodes", "slow", "queries", "hot"):
+    for command in ("clients", "connections", "failed-logins", "nodes", "slow", "queries", "hot"):
         told = shunt(proxy, command, "--sort", "nothing", code=2)
         orders = told.split("[possible values: ")[1].split("]")[0].split(", ")
         assert len(orders) > 2
@@ -143,6 +173,22 @@ def test_a_refused_reload_fails_and_says_why(proxy, file):
     file.write_text(good)
     assert shunt(proxy, "reload") == "no options have changed\nneeds a restart: cores\n"
     assert "shunt_config_reload_success 1" in proxy.get("/metrics")[1]
+
+
+def test_an_option_is_set_until_it_is_reset_or_the_file_is_read(proxy):
+    former = option(proxy, "clients_max")["value"]
+    assert shunt(proxy, "config", "set", "clients_max", "77") == f"clients_max: 77 (was {former})\n"
+    row = option(proxy, "clients_max")
+    assert (row["value"], row["source"], row["file_value"], row["restart_needed"]) == ("77", "admin", former, False)
+    assert shunt(proxy, "config", "set", "clients-max", "77") == "clients_max: 77 already\n"
+    assert shunt(proxy, "config", "reset", "clients_max") == f"clients_max: {former} (was 77)\n"
+    assert option(proxy, "clients_max")["source"] == "default"
+    shunt(proxy, "config", "set", "clients_max", "78")
+    assert "clients_max" in shunt(proxy, "reload")
+    assert (option(proxy, "clients_max")["value"], option(proxy, "clients_max")["source"]) == (former, "default")
+    for name, value, why in (("cores", "3", "needs a restart"), ("clients_max", "0", "clients_max"), ("none", "1", "no option")):
+        assert why in shunt(proxy, "config", "set", name, value, code=2)
+    assert 'key="clients_max"' in proxy.log.read_text()
 
 
 def test_the_level_of_the_log_holds_until_the_next_reload(proxy):

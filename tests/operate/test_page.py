@@ -1,7 +1,11 @@
 """The page for browsers of the admin address, in a headless Chromium: what it shows, sorts and filters, and what it closes."""
 
+import base64
+import json
 import os
 import re
+import socket
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,7 +15,7 @@ from harness import browser as browsers
 from harness.driver import UNDISTURBED, named_connection
 from harness.embedded import Embedded
 from harness.ports import free_port
-from harness.proxy import PATIENT_PROXY, Proxy
+from harness.proxy import PATIENT_PROXY, Proxy, binary
 from harness.waits import until
 
 pytestmark = browsers.only_with_chromium()
@@ -26,6 +30,12 @@ COLUMN = """(() => {{
   const titles = [...document.querySelectorAll('#heading th')].map((cell) => cell.textContent.split(' ▲')[0].split(' ▼')[0]);
   return [...document.querySelectorAll('#rows tr')].map((row) => row.children[titles.indexOf('{}')].textContent);
 }})()"""
+
+
+def listens(address: str) -> bool:
+    host, port = address.split(":")
+    with socket.socket() as tried:
+        return tried.connect_ex((host, int(port))) == 0
 
 
 def connect(proxy, application: str):
@@ -59,6 +69,17 @@ def sessions(proxy):
     yield [session for _, session in found]
     for cluster, _ in found:
         cluster.shutdown()
+
+
+@pytest.fixture(scope="module")
+def ring(tmp_path_factory):
+    """Two nodes with a proxy of their own."""
+    contact, admin, port = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}", free_port()
+    arguments = ["up", "--nodes", "2", "--listen", contact, "--node-port", str(port), "--admin", admin]
+    nodes = [f"127.0.0.{number}:{port}" for number in (1, 2)]
+    with Embedded("page-ring", contact, arguments, nodes, tmp_path_factory.mktemp("ring") / "up.log") as ring:
+        ring.admin = admin
+        yield ring
 
 
 @pytest.fixture(scope="module")
@@ -199,6 +220,44 @@ def test_the_last_node_is_not_drained(page, proxy):
     assert "shunt_node_drained{" in proxy.get("/metrics")[1] and page.run(COLUMN.format("state")) == ["up"]
 
 
+def test_connections_have_rows_of_their_own(page, sessions):
+    show(page, "connections")
+    write_filter(page, "checkout")
+    assert page.run(f"{ROWS}.length") > 0 and set(page.run(COLUMN.format("stage"))) == {"READY"}
+    show(page, "links")
+    assert "ready" in page.run(COLUMN.format("state"))
+
+
+def test_a_node_is_drained_and_taken_back(browser, ring):
+    browser.told.clear()
+    browser.open(f"http://{ring.admin}/#nodes")
+    browser.until(f"{ROWS}.length === 2 && {COLUMN.format('state')}.every((state) => state === 'up')", "both nodes are up")
+    for button, outcome, states in (("Drain…", "drained; ", ["drained", "up"]), ("Take back…", "taken back", ["up", "up"])):
+        tab_to(browser, f"element.textContent === '{button}'")
+        browser.press("Enter")
+        browser.until("document.getElementById('drain').open", "the page asks first")
+        tab_to(browser, "element.id === 'drain-confirm'")
+        browser.press("Enter")
+        browser.until(f"document.getElementById('drain-outcome').innerText.startsWith('{outcome}')", "the proxy has answered")
+        browser.press("Escape")
+        browser.until(f"JSON.stringify({COLUMN.format('state')}.sort()) === '{json.dumps(states, separators=(',', ':'))}'", "the table shows it")
+    assert browser.told == []
+
+
+def test_the_page_is_dark_where_the_reader_prefers_it(page):
+    background = "getComputedStyle(document.documentElement).backgroundColor + getComputedStyle(document.body).color"
+    found = {}
+    for scheme in ("light", "dark"):
+        page.prefer(scheme)
+        found[scheme] = [int(number) for number in re.findall(r"\d+", page.run(background))]
+        if scheme == "dark" and (picture := os.environ.get("SHUNT_DARK_PICTURE")):
+            page.until("document.querySelector('svg path').getAttribute('d').includes('L')", "the rate is drawn")
+            page.picture(Path(picture), 1100, 640)
+    page.prefer("light")
+    texts = {scheme: sum(numbers[-3:]) for scheme, numbers in found.items()}
+    assert texts["light"] < 3 * 128 < texts["dark"], found
+
+
 def test_a_token_is_asked_for(browser, node, tmp_path):
     token = tmp_path / "token"
     token.write_text(f"{TOKEN}\n")
@@ -222,6 +281,31 @@ def test_other_processes_show_their_status(browser, node):
     browser.until("document.querySelector('h1').textContent === 'Shunt embedded nodes'", "the page names the process")
     assert node.contact in browser.run("document.getElementById('tree').innerText")
     assert browser.run("document.querySelectorAll('#nav a').length") == 1
+
+
+@pytest.mark.parametrize("kind, words, shown", [
+    ("dispatcher", ["dispatch", "--backend", "{peer}", "--key-file", "{key}", "--handover", "off"], "backends"),
+    ("sidecar", ["multiget", "serve", "--server", "{peer}"], "servers"),
+])
+def test_a_dispatcher_and_a_sidecar_have_the_page(browser, tmp_path, kind, words, shown):
+    listen, admin, peer = (f"127.0.0.1:{free_port()}" for _ in range(3))
+    key = tmp_path / "key"
+    key.write_text(base64.b64encode(os.urandom(32)).decode())
+    key.chmod(0o600)
+    command = [str(binary()), *(word.format(peer=peer, key=key) for word in words), "--listen", listen, "--admin", admin]
+    with open(tmp_path / "log", "wb") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
+        try:
+            def is_there() -> bool:
+                assert process.poll() is None, (tmp_path / "log").read_text()
+                return listens(admin)
+
+            until(is_there, f"the {kind} has its page", told=lambda: (tmp_path / "log").read_text())
+            browser.open(f"http://{admin}/")
+            browser.until(f"document.querySelector('h1').textContent === 'Shunt {kind}'", "the page names the process")
+            told = browser.run("document.getElementById('tree').innerText")
+            assert shown in told and peer in told, told
+        finally:
+            process.terminate()
 
 
 def test_a_node_that_dies_and_a_proxy_that_ends(page, node, proxy):

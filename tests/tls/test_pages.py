@@ -94,6 +94,11 @@ def test_a_token_opens_metrics_and_status(guarded):
         assert pages.curl(path, token=None)[:2] == (0, 200)
     assert f"metrics and status on https://{guarded.admin}/status" in guarded.log.read_text()
     assert pages.metric("shunt_certificate_expires_seconds", 'use="admin"') > 0
+    shown = {row["option"]: row for row in json.loads(pages.curl("/status")[2])["certificates"] if row["use"] == "admin"}
+    row = shown["admin_tls_certificate"]
+    assert row["path"].startswith(str(guarded.directory)) and row["san"] and all(":" in name for name in row["san"]), row
+    assert int(row["serial"], 16) > 0 and row["subject"] and row["in_use_by"] == "the admin pages and tables", row
+    assert 0 < row["loaded_unix_ms"] < row["not_after_unix_ms"], row
 
 
 def test_a_wrong_token_is_counted_and_answered_with_words(guarded):

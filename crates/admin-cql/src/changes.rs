@@ -1,6 +1,6 @@
 //! `UPDATE` and `DELETE`: changes of the pages, with the parameters that requests over HTTP have.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use serde_json::{Map, Value, json};
 use shunt_admin::Pages;
@@ -14,8 +14,29 @@ use crate::plan;
 use crate::select::known_value;
 use crate::tables::{KEYSPACE, Table};
 
-/// Columns of `DELETE FROM client_groups`, each a parameter of the change.
-const CONDITIONS: [&str; 3] = ["role", "address", "application"];
+/// A table whose clients a `DELETE` closes: its name, and the columns that its conditions may have,
+/// each with its parameter of the change.
+struct Closable(&'static str, &'static [(&'static str, &'static str)]);
+
+const CLOSABLE: [Closable; 2] = [
+    Closable(
+        "client_groups",
+        &[("role", "role"), ("address", "address"), ("application", "application")],
+    ),
+    Closable(
+        "clients",
+        &[
+            ("username", "role"),
+            ("address", "address"),
+            ("port", PORT),
+            ("application", "application"),
+            ("id", "id"),
+        ],
+    ),
+];
+
+/// The port, which with the address is the `id` of a client. It is no parameter of its own.
+const PORT: &str = "port";
 
 /// A change.
 #[derive(Debug)]
@@ -34,7 +55,7 @@ pub(crate) enum Change {
         /// True to take the node out of routing, false to take it back.
         drained: Prepared,
     },
-    /// `DELETE FROM client_groups WHERE ..`: the conditions.
+    /// `DELETE FROM clients WHERE ..`, or `client_groups`: the conditions, by parameter.
     Kick(Vec<(&'static str, Prepared)>),
 }
 
@@ -90,28 +111,40 @@ pub(crate) fn plan_delete(
 ) -> Result<Change, Fault> {
     let table = plan::table(&delete.table, session)?;
     plain(&delete.attributes, &delete.conditions)?;
-    if !is(table, "client_groups") || !delete.deletions.is_empty() {
-        let why = "the only DELETE at the admin address is DELETE FROM client_groups WHERE ..";
+    let closable = CLOSABLE
+        .iter()
+        .find(|Closable(name, _)| is(table, name))
+        .filter(|_| delete.deletions.is_empty());
+    let Some(Closable(name, columns)) = closable else {
+        let why = "a DELETE at the admin address is DELETE FROM clients WHERE .., or \
+            DELETE FROM client_groups WHERE ..";
         return Err(Fault::invalid(why));
-    }
+    };
     let mut conditions: Vec<(&'static str, Prepared)> = Vec::new();
     for relation in &delete.relations {
         let found = equal(relation).and_then(|(column, term)| {
-            let name = CONDITIONS.into_iter().find(|known| *known == column)?;
-            Some((name, term))
+            let (name, parameter) = columns.iter().find(|(known, _)| *known == column)?;
+            Some((*name, *parameter, term))
         });
-        let Some((name, term)) = found else {
-            let why = "clients are closed by role, address or application, with =";
-            return Err(Fault::invalid(why));
+        let Some((name, parameter, term)) = found else {
+            let names: Vec<&str> = columns.iter().map(|(name, _)| *name).collect();
+            let names = names.join(", ");
+            return Err(Fault::invalid(format!("clients are closed by {names}, each with =")));
         };
-        if conditions.iter().any(|(known, _)| *known == name) {
+        if conditions.iter().any(|(known, _)| *known == parameter) {
             return Err(Fault::invalid(format!("{name} has two conditions")));
         }
         let cql_type = table.cql_type(table.position(name)?)?;
-        conditions.push((name, terms::prepare(term, name, &cql_type, scope)?));
+        conditions.push((parameter, terms::prepare(term, name, &cql_type, scope)?));
     }
+    let has = |parameter| conditions.iter().any(|(known, _)| *known == parameter);
     if conditions.is_empty() {
-        return Err(Fault::invalid("DELETE FROM client_groups needs a condition"));
+        return Err(Fault::invalid(format!(
+            "DELETE FROM {name} needs a condition; `shunt kick --all` closes all clients"
+        )));
+    }
+    if has(PORT) && (!has("address") || has("id")) {
+        return Err(Fault::invalid("a port needs the address, and no id"));
     }
     Ok(Change::Kick(conditions))
 }
@@ -150,8 +183,11 @@ impl Change {
         match self {
             Change::Setting { name, value } => {
                 let name = text_of(name, "name", bindings)?;
-                let value = text_of(value, "value", bindings)?;
-                set(pages, &name, &value, from).await
+                let value = match value.evaluate(bindings)? {
+                    terms::Value::Null => None,
+                    _ => Some(text_of(value, "value", bindings)?),
+                };
+                set(pages, &name, value.as_deref(), from).await
             }
             Change::Drain { address, drained } => {
                 let drained = boolean(&known_value(drained, "drained", bindings)?)?;
@@ -163,13 +199,20 @@ impl Change {
             }
             Change::Kick(conditions) => {
                 let mut parameters = Map::new();
-                for (name, term) in conditions {
+                for (name, term) in conditions.iter().filter(|(name, _)| *name != PORT) {
                     let text = text_of(term, name, bindings)?;
                     parameters.insert((*name).to_owned(), text.into());
                 }
+                if let Some((_, port)) = conditions.iter().find(|(name, _)| *name == PORT) {
+                    let port = known_value(port, PORT, bindings)?;
+                    let address = parameters.remove("address").unwrap_or_default();
+                    parameters.insert("id".to_owned(), id(&address, &port)?.into());
+                }
                 let outcome = ask(pages, "kick", &parameters.into(), from).await?;
                 let missing = outcome["cores_missing"].as_array().map_or(0, Vec::len);
-                let mut lines = vec![format!("closed {} clients", outcome["closed"])];
+                let closed = &outcome["closed"];
+                let what = if *closed == 1 { "client" } else { "clients" };
+                let mut lines = vec![format!("closed {closed} {what}")];
                 if missing > 0 {
                     lines
                         .push(format!("{missing} cores did not answer in time; repeat the DELETE"));
@@ -188,21 +231,36 @@ fn boolean(bytes: &[u8]) -> Result<bool, Fault> {
     }
 }
 
+/// The `id` of the client at an address and a port.
+fn id(address: &Value, port: &[u8]) -> Result<String, Fault> {
+    let wrong = || Fault::invalid("the address and the port of a client are expected");
+    let address: IpAddr =
+        address.as_str().and_then(|address| address.parse().ok()).ok_or_else(wrong)?;
+    let port = port.first_chunk::<4>().map(|port| i32::from_be_bytes(*port));
+    let port = port.and_then(|port| u16::try_from(port).ok()).ok_or_else(wrong)?;
+    Ok(SocketAddr::new(address, port).to_string())
+}
+
 fn text_of(term: &Prepared, name: &str, bindings: &dyn Bindings) -> Result<String, Fault> {
     let bytes = known_value(term, name, bindings)?;
     String::from_utf8(bytes).map_err(|_| Fault::invalid(format!("{name} is not a text")))
 }
 
-/// Changes an option.
-async fn set(pages: &Pages, name: &str, value: &str, from: IpAddr) -> Result<Vec<String>, Fault> {
-    if name != "log" {
-        return Err(Fault::invalid(format!(
-            "UPDATE changes only `log`; to change `{name}`, edit the configuration file and run \
-             `shunt reload`"
-        )));
-    }
-    ask(pages, "log_level", &json!({ "level": value }), from).await?;
-    Ok(vec!["the level holds until the next successful reload".to_owned()])
+/// Changes an option; without a value, the option gets the value of flags and file again.
+async fn set(
+    pages: &Pages,
+    name: &str,
+    value: Option<&str>,
+    from: IpAddr,
+) -> Result<Vec<String>, Fault> {
+    let outcome = ask(pages, "set_option", &json!({ "name": name, "value": value }), from).await?;
+    let is_same = outcome["changed"] == false;
+    let line = match value {
+        _ if is_same => format!("{name} has this value already"),
+        Some(_) => "the value holds until the next successful reload, or a restart".to_owned(),
+        None => format!("{name} has the value of flags and file again"),
+    };
+    Ok(vec![line])
 }
 
 /// Asks for a change of the pages.

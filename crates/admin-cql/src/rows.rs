@@ -61,7 +61,7 @@ fn listed<'p>(page: &'p Page, place: &str) -> impl Iterator<Item = &'p Page> + u
     list.iter().chain(one)
 }
 
-/// A warning for cores that have not answered the page.
+/// The page's own warnings about these rows, and one for cores that have not answered it.
 fn warnings(page: &Page, place: &str) -> Vec<String> {
     let beside = place.rsplit_once('/').map_or("", |(parent, _)| parent);
     let missing = page.pointer(&format!("{beside}/cores_missing")).and_then(Page::as_array);
@@ -70,7 +70,9 @@ fn warnings(page: &Page, place: &str) -> Vec<String> {
         let cores: Vec<String> = cores.iter().map(Page::to_string).collect();
         format!("rows are missing: cores {} have not answered in time", cores.join(", "))
     });
-    warning.into_iter().collect()
+    let own = page.pointer(&format!("{beside}/warnings")).and_then(Page::as_array);
+    let own = own.into_iter().flatten().filter_map(Page::as_str).map(str::to_owned);
+    own.chain(warning).collect()
 }
 
 /// The values of a row. A value that is not of its type is null; a test rules that out.

@@ -89,12 +89,12 @@ impl Part for Fixed {
     }
 
     fn changes(&self) -> &'static [&'static str] {
-        &["kick", "log_level"]
+        &["kick", "set_option"]
     }
 
     fn change(&self, name: &str, parameters: &Json, _: IpAddr) -> Option<Change<'_>> {
         self.changes.lock().expect("lock").push((name.to_owned(), parameters.clone()));
-        let outcome = match parameters["level"].as_str() {
+        let outcome = match parameters["value"].as_str() {
             Some("loud") => Err(json!({ "error": "no such level" })),
             _ => Ok(json!({ "closed": 3, "cores_missing": [] })),
         };

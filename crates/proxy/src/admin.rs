@@ -6,12 +6,15 @@
 
 pub(crate) mod ask;
 mod clients;
+mod connections;
+mod failed_logins;
 mod fleet;
 mod digests;
 mod errors;
 mod group_metrics;
 mod hot_keys;
 mod eviction;
+mod lock_list;
 mod node_drain;
 mod orders;
 mod settings;
@@ -50,6 +53,9 @@ pub struct Admin {
     draining: AtomicBool,
     heartbeats: Heartbeats,
     clients: Clients,
+    connections: connections::Connections,
+    failed_logins: failed_logins::FailedLogins,
+    lock_list: lock_list::LockList,
     locks: fleet::Locks,
     slow_queries: slow_queries::Records,
     digests: digests::Digests,
@@ -72,6 +78,9 @@ impl Admin {
         let heartbeats = Heartbeats::new(sources.cores.len());
         let mailboxes: Arc<[Mailbox]> = mailboxes.into();
         let clients = Clients::new(Arc::clone(&mailboxes));
+        let connections = connections::Connections::new(Arc::clone(&mailboxes));
+        let failed_logins = failed_logins::FailedLogins::new(Arc::clone(&mailboxes));
+        let lock_list = lock_list::LockList::new(Arc::clone(&mailboxes));
         let locks = fleet::Locks::new(Arc::clone(&mailboxes));
         let hot_keys = hot_keys::HotKeys::new(Arc::clone(&mailboxes));
         let digests = digests::Digests::new(Arc::clone(&mailboxes));
@@ -84,6 +93,9 @@ impl Admin {
             draining: AtomicBool::new(false),
             heartbeats,
             clients,
+            connections,
+            failed_logins,
+            lock_list,
             locks,
             slow_queries,
             windows: windows::Windows::default(),
@@ -121,9 +133,14 @@ impl Admin {
         self.settings.set(wanted, sources);
     }
 
-    /// Notes that an option was changed by a request.
-    pub fn set_source(&self, key: &'static str, source: Source) {
-        self.settings.set_source(key, source);
+    /// Notes that an option has its value by a request, or no longer.
+    pub fn set_by_request(&self, key: &'static str, is_by_request: bool) {
+        self.settings.set_by_request(key, is_by_request);
+    }
+
+    /// The configuration as it was last read; `None` for a process without one.
+    pub fn wanted_settings(&self) -> Option<Arc<Config>> {
+        self.settings.wanted()
     }
 
     /// Notes that a configuration was refused, for these reasons.
@@ -169,7 +186,16 @@ impl Part for Admin {
     }
 
     fn pages(&self) -> &'static [&'static str] {
-        &[slow_queries::PAGE, digests::PAGE, hot_keys::PAGE, settings::PAGE]
+        &[
+            slow_queries::PAGE,
+            digests::PAGE,
+            hot_keys::PAGE,
+            settings::PAGE,
+            connections::CLIENTS_PAGE,
+            connections::LINKS_PAGE,
+            lock_list::PAGE,
+            failed_logins::PAGE,
+        ]
     }
 
     fn page(&self, name: &str) -> Option<State<'_>> {
@@ -182,6 +208,17 @@ impl Part for Admin {
             hot_keys::PAGE => {
                 let with_values = self.config.borrow().log_values == Switch::On;
                 Some(Box::pin(self.hot_keys.page(with_values)))
+            }
+            connections::CLIENTS_PAGE => {
+                Some(Box::pin(self.connections.page(connections::CLIENTS_PAGE)))
+            }
+            connections::LINKS_PAGE => {
+                Some(Box::pin(self.connections.page(connections::LINKS_PAGE)))
+            }
+            failed_logins::PAGE => Some(Box::pin(self.failed_logins.page())),
+            lock_list::PAGE => {
+                let fleet = self.config.borrow().fleet.clone();
+                Some(Box::pin(async move { self.lock_list.page(fleet.as_deref()).await }))
             }
             settings::PAGE => {
                 let page = self.settings.page(&self.config.borrow().clone());
@@ -200,7 +237,14 @@ impl Part for Admin {
     }
 
     fn changes(&self) -> &'static [&'static str] {
-        &[orders::RELOAD, orders::LOG_LEVEL, eviction::KICK, node_drain::DRAIN, node_drain::UNDRAIN]
+        &[
+            orders::RELOAD,
+            orders::LOG_LEVEL,
+            orders::SET_OPTION,
+            eviction::KICK,
+            node_drain::DRAIN,
+            node_drain::UNDRAIN,
+        ]
     }
 
     fn change(&self, name: &str, parameters: &Json, from: IpAddr) -> Option<Change<'_>> {

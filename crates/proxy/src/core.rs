@@ -14,6 +14,7 @@ use crate::client::census::Census;
 use crate::client::clients::Clients;
 use crate::client::departed::DepartedGroups;
 use crate::client::login_failures::LoginFailures;
+use crate::client::refused_logins::RefusedLogins;
 use crate::client::selection::Eviction;
 use crate::config::Config;
 use crate::context::{Context, slow_query_ns};
@@ -40,6 +41,7 @@ use crate::retained::Retained;
 use crate::retry::Retries;
 use crate::router::Router;
 use crate::slow_queries::records::SlowQueries;
+use crate::survey::Survey;
 use crate::tls::Outgoing;
 use crate::traces::table::Traces;
 use crate::transactions::TransactionKeeper;
@@ -97,10 +99,13 @@ pub(crate) struct Reports {
     pub(crate) departed: DepartedGroups,
     /// The closing of clients in progress, if any.
     pub(crate) eviction: Option<Eviction>,
+    /// The list of clients, links and pools in progress, if any.
+    pub(crate) survey: Option<Survey>,
     pub(crate) slow_queries: SlowQueries,
     pub(crate) digests: DigestTable,
     pub(crate) traces: Traces,
     pub(crate) login_failures: LoginFailures,
+    pub(crate) refused_logins: RefusedLogins,
 }
 
 /// Owners of the state that this core shares with other proxies of a fleet and with the other

@@ -50,6 +50,7 @@ pub mod query_end;
 mod retained;
 mod router;
 pub mod slow_queries;
+pub mod survey;
 mod time_buckets;
 pub mod traces;
 mod wakes;
@@ -70,4 +71,5 @@ pub mod metrics;
 pub mod weakened;
 
 pub use client::census;
+pub use client::refused_logins;
 pub use client::selection;

@@ -224,6 +224,9 @@ pub const NODE_PENALTY_MAX: u32 = 4_096;
 /// host. One role of one host has one.
 pub const LOGIN_FAILURE_LINES_PER_SECOND: usize = 16;
 
+/// Failed logins, by role, host and reason, that a core records for the admin pages.
+pub const REFUSED_LOGINS_MAX: usize = 256;
+
 /// Roles and hosts with failed logins that a core tells apart.
 pub const LOGIN_FAILURES_MAX: usize = 1_024;
 
@@ -256,6 +259,13 @@ pub const CENSUS_PAUSE_NS: u64 = 100_000;
 /// Clients that the core looks at in one step when it closes those that an operator has named.
 /// Closing one takes longer than counting it.
 pub const EVICTION_STEP: usize = 128;
+
+/// Places that the core looks at in one step when it lists its clients, links and pools.
+pub const SURVEY_STEP: usize = 256;
+/// Clients that a list has, of each core, and in the end of all.
+pub const SURVEY_CLIENTS_MAX: usize = 4_096;
+/// Links that a list has, of each core, and in the end of all.
+pub const SURVEY_LINKS_MAX: usize = 4_096;
 
 /// Groups of clients that a core tells apart for `/status`; the rest counts as one.
 pub const CENSUS_GROUPS_MAX: usize = 8_192;

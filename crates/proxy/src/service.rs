@@ -31,6 +31,7 @@ use crate::locks::status::report;
 use crate::locks::{self, foreign_rows, keeper as lock_keeper, rows, sweep};
 use crate::reply;
 use crate::retry::{agreement, lost_links, timeouts};
+use crate::survey::steps as survey;
 use crate::transactions::modes::{self, rules};
 use crate::transactions::{self, pause, time};
 use crate::window::WindowControl;
@@ -51,6 +52,8 @@ const _: () = {
         locks::TIMER,
         run::TIMER,
         transactions::TIMER,
+        eviction::TIMER,
+        survey::TIMER,
     ];
     let mut one = 0;
     while one < timers.len() {
@@ -141,6 +144,7 @@ impl Service for Core {
             transactions::TIMER => time::due(self, io),
             census::TIMER => count_clients(self, io),
             eviction::TIMER => eviction::go_on(self, io),
+            survey::TIMER => survey::go_on(self, io),
             announce::TIMER => announce::go_on(self, io),
             events::TIMER => events::go_on(self, io),
             // The end of the turn finds the waiting clients.
@@ -176,8 +180,13 @@ impl Service for Core {
                     count_clients(self, io);
                 }
             }
+            CoreMail::Survey(answer) => survey::start(self, io, answer),
             CoreMail::Kick(selection, answer) => eviction::start(self, io, selection, answer),
             CoreMail::Locks(answer) => report::send(self, io, &answer),
+            CoreMail::LockList(answer) => report::send_list(self, io, &answer),
+            CoreMail::RefusedLogins(answer) => {
+                self.reports.refused_logins.report(self.context.index, io.now_ns(), &answer);
+            }
             CoreMail::SlowQueries(answer) => {
                 self.reports.slow_queries.report(self.context.index, io.now_ns(), &answer);
             }

@@ -4,7 +4,8 @@ use clap::{Args, Parser, Subcommand};
 use shunt_bench::cli::BenchCommand;
 
 use crate::console::{
-    Clients, Hot, Kick, LogLevel, Nodes, Options, Queries, Ready, Reload, Slow, Top,
+    Clients, Connections, FailedLogins, Hot, Kick, LogLevel, Nodes, Options, Queries, Ready, Reload,
+    Slow, Top,
 };
 use crate::doctor::Doctor;
 use crate::fleet::Fleet;
@@ -247,6 +248,23 @@ Examples:
   shunt clients --admin 10.0.9.1 --token-file /etc/shunt/token --tls --json
 ";
 
+const CONNECTIONS_EXAMPLES: &str = "\
+Examples:
+  shunt connections
+      Lists the connections of clients one by one, those that send most first. `shunt kick --id`
+      closes one of them.
+
+  shunt connections --sort bytes-out --limit 5
+";
+
+const FAILED_LOGINS_EXAMPLES: &str = "\
+Examples:
+  shunt failed-logins
+      Lists the roles and addresses whose logins have failed, the latest first, and why.
+
+  shunt failed-logins --sort count
+";
+
 const NODES_EXAMPLES: &str = "\
 Examples:
   shunt nodes
@@ -285,9 +303,15 @@ Examples:
 const CONFIG_EXAMPLES: &str = "\
 Examples:
   shunt config
-      Lists all options in force, with their sources: flag, file, admin (shunt log-level), default.
+      Lists all options in force, with their sources: flag, file, admin (set while it runs), default.
 
   shunt config --changed
+
+  shunt config set slow_query_ms 100
+      Changes an option until the next successful reload, or a restart.
+
+  shunt config reset slow_query_ms
+      Gives an option the value of flags and file again.
 ";
 
 const LOG_LEVEL_EXAMPLES: &str = "\
@@ -409,6 +433,12 @@ pub(crate) enum Command {
     /// List the clients of a running proxy, those that send most first
     #[command(after_help = help::ending(CLIENTS_EXAMPLES, "clients"))]
     Clients(Box<Clients>),
+    /// List the connections of a running proxy's clients one by one
+    #[command(after_help = help::ending(CONNECTIONS_EXAMPLES, "connections"))]
+    Connections(Box<Connections>),
+    /// List the logins that have failed lately at a running proxy
+    #[command(after_help = help::ending(FAILED_LOGINS_EXAMPLES, "failed-logins"))]
+    FailedLogins(Box<FailedLogins>),
     /// List the nodes as a running proxy sees them, the slowest first
     #[command(after_help = help::ending(NODES_EXAMPLES, "nodes"))]
     Nodes(Box<Nodes>),
@@ -421,7 +451,7 @@ pub(crate) enum Command {
     /// List the partition keys that a running proxy is asked for most
     #[command(after_help = help::ending(HOT_EXAMPLES, "hot"))]
     Hot(Box<Hot>),
-    /// List the options of a running proxy, and where they come from
+    /// List the options of a running proxy, and where they come from, or set one
     #[command(after_help = help::ending(CONFIG_EXAMPLES, "config"))]
     Config(Box<Options>),
     /// Show or set the level of a running proxy's log

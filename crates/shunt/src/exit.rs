@@ -14,6 +14,8 @@ const CONSOLE: &[&str] = &[
     "ready",
     "top",
     "clients",
+    "connections",
+    "failed-logins",
     "nodes",
     "slow",
     "queries",

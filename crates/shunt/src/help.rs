@@ -16,6 +16,8 @@ const GROUPS: [(&str, &[&str]); 6] = [
             "ready",
             "top",
             "clients",
+            "connections",
+            "failed-logins",
             "nodes",
             "slow",
             "queries",

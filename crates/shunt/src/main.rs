@@ -89,6 +89,8 @@ fn run() -> ExitCode {
         Some(Command::Top(top)) => top.run().into(),
         Some(Command::Clients(clients)) => clients.run().into(),
         Some(Command::Nodes(nodes)) => nodes.run().into(),
+        Some(Command::Connections(connections)) => connections.run().into(),
+        Some(Command::FailedLogins(logins)) => logins.run().into(),
         Some(Command::Slow(slow)) => slow.run().into(),
         Some(Command::Queries(queries)) => queries.run().into(),
         Some(Command::Hot(hot)) => hot.run().into(),

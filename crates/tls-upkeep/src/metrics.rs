@@ -7,8 +7,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use shunt_admin::{Encoder, Label, Unit, Value, labels};
+use shunt_admin::{Encoder, Json, Label, Unit, Value, labels};
 use shunt_tls::CertificateFile;
+use shunt_wire::printable::printable_to;
+
+/// Bytes that a page shows of a name of a certificate.
+const TEXT_BYTES_MAX: usize = 512;
 
 labels! {
     /// A listener with TLS.
@@ -113,7 +117,14 @@ pub struct TlsMetrics {
     pub headers: SharedFamily<{ HeaderResult::COUNT }>,
     /// Checks of the files.
     pub reloads: SharedFamily<{ ReloadResult::COUNT }>,
-    certificates: Mutex<Vec<CertificateFile>>,
+    certificates: Mutex<Vec<InService>>,
+}
+
+/// A file of certificates, and since when its content is in use, in seconds of the Unix epoch.
+#[derive(Debug)]
+struct InService {
+    file: CertificateFile,
+    since_s: u64,
 }
 
 impl TlsMetrics {
@@ -151,14 +162,47 @@ impl TlsMetrics {
     /// Notes the certificates in use now with these peers, as [`CertificateFile::usage`] names
     /// them.
     pub fn set_certificates(&self, usage: &'static str, files: Vec<CertificateFile>) {
+        let now_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let mut all = self.certificates.lock().unwrap_or_else(PoisonError::into_inner);
-        all.retain(|file| file.usage != usage);
-        all.extend(files);
+        let (former, others): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut *all).into_iter().partition(|one| one.file.usage == usage);
+        *all = others;
+        all.extend(files.into_iter().map(|file| {
+            let is_same = |one: &&InService| one.file == file;
+            let since_s = former.iter().find(is_same).map_or(now_s, |one| one.since_s);
+            InService { file, since_s }
+        }));
     }
 
     /// The certificates in use.
     pub fn certificates(&self) -> Vec<CertificateFile> {
-        self.certificates.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        let all = self.certificates.lock().unwrap_or_else(PoisonError::into_inner);
+        all.iter().map(|one| one.file.clone()).collect()
+    }
+
+    /// The certificates in use, for a page. `users` names the connections that use those with some
+    /// peers, as [`CertificateFile::usage`] names them.
+    pub fn certificates_shown(&self, users: impl Fn(&str) -> String) -> Json {
+        let all = self.certificates.lock().unwrap_or_else(PoisonError::into_inner);
+        let row = |InService { file, since_s }: &InService| {
+            let shown = |text: &str| printable_to(text, TEXT_BYTES_MAX);
+            let names: Vec<Json> =
+                file.alternative_names.iter().map(|it| shown(it).into()).collect();
+            let entries: [(&str, Json); 10] = [
+                ("use", file.usage.into()),
+                ("option", file.option.into()),
+                ("path", file.path.display().to_string().into()),
+                ("subject", shown(&file.subject).into()),
+                ("san", names.into()),
+                ("serial", file.serial.as_str().into()),
+                ("not_after_unix_ms", file.expires_s.saturating_mul(1_000).into()),
+                ("loaded_unix_ms", since_s.saturating_mul(1_000).into()),
+                ("in_use_by", users(file.usage).into()),
+                ("sha256", file.sha256.as_str().into()),
+            ];
+            entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+        };
+        Json::Array(all.iter().map(row).map(Json::Object).collect())
     }
 
     /// Time at which each file expires for its peers, in seconds of the Unix epoch. Two options may
@@ -219,8 +263,7 @@ mod tests {
             option,
             path: path.into(),
             expires_s,
-            subject: String::new(),
-            sha256: String::new(),
+            ..CertificateFile::default()
         };
         let files = [("tls_certificate", "all.pem", 5), ("tls_client_ca", "all.pem", 3)];
         let mut files =
@@ -229,5 +272,34 @@ mod tests {
         metrics.set_certificates("clients", files);
         let expiries: Vec<_> = metrics.expiries().into_values().collect();
         assert_eq!(expiries, [3, 7]);
+    }
+
+    #[test]
+    fn a_file_is_loaded_since_its_content_is_in_use() {
+        let metrics = TlsMetrics::default();
+        let file = |sha256: &str| CertificateFile {
+            usage: "clients",
+            option: "tls_certificate",
+            path: "tls.crt".into(),
+            expires_s: 7,
+            subject: "CN=a\u{1b}".to_owned(),
+            alternative_names: vec!["DNS:a.example".to_owned()],
+            serial: "0A".to_owned(),
+            sha256: sha256.to_owned(),
+        };
+        metrics.set_certificates("clients", vec![file("1")]);
+        metrics.certificates.lock().expect("lock")[0].since_s = 3;
+        metrics.set_certificates("clients", vec![file("1"), file("2")]);
+        metrics.set_certificates("nodes", Vec::new());
+        let shown = metrics.certificates_shown(|usage| format!("4 connections of {usage}"));
+        let field = |row: usize, name: &str| shown[row][name].clone();
+        assert_eq!(field(0, "loaded_unix_ms"), 3_000);
+        assert!(field(1, "loaded_unix_ms").as_u64().is_some_and(|at_ms| at_ms > 3_000));
+        assert_eq!(
+            (field(0, "not_after_unix_ms"), field(0, "san")[0].clone()),
+            (7_000.into(), "DNS:a.example".into())
+        );
+        assert_eq!(field(0, "in_use_by"), "4 connections of clients");
+        assert_eq!(field(0, "subject"), "CN=a\\u{1b}");
     }
 }

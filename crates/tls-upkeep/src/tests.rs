@@ -160,7 +160,7 @@ fn certificates_that_expire_soon_are_warned_of() {
         path: Path::new("tls.crt").to_owned(),
         expires_s: now + days * DAY_S + DAY_S / 2,
         subject: "CN=shunt".to_owned(),
-        sha256: String::new(),
+        ..CertificateFile::default()
     };
     let soon = expires_soon(&file(3)).expect("a warning");
     assert!(soon.contains("CN=shunt expires in 3 days"), "{soon}");

@@ -8,10 +8,10 @@ use x509_parser::oid_registry::OID_X509_EXT_SUBJECT_ALT_NAME;
 use x509_parser::prelude::{FromDer, X509Certificate, X509Extension};
 
 use crate::error::TlsError;
-use crate::files;
+use crate::{files, names};
 
 /// A file of certificates in use.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct CertificateFile {
     /// Peers that the file serves: `clients`, `nodes`, `fleet`, or `servers` for a command.
     pub usage: &'static str,
@@ -24,6 +24,10 @@ pub struct CertificateFile {
     pub expires_s: i64,
     /// Subject of the first certificate of the file.
     pub subject: String,
+    /// Alternative names of that certificate, each with its kind, such as `DNS:shunt.example`.
+    pub alternative_names: Vec<String>,
+    /// Serial number of that certificate, hexadecimal.
+    pub serial: String,
     /// First 16 hexadecimal digits of the SHA-256 of the file.
     pub sha256: String,
 }
@@ -48,11 +52,13 @@ impl SubjectDigest {
     }
 }
 
-/// Validity of one certificate, and its subject.
+/// Validity of one certificate, and its names.
 struct Facts {
     not_before_s: i64,
     not_after_s: i64,
     subject: String,
+    alternative_names: Vec<String>,
+    serial: String,
 }
 
 impl Facts {
@@ -68,7 +74,15 @@ fn facts(der: &CertificateDer<'_>) -> Option<Facts> {
         not_before_s: validity.not_before.timestamp(),
         not_after_s: validity.not_after.timestamp(),
         subject: certificate.subject().to_string(),
+        alternative_names: names::alternative(&certificate),
+        serial: serial(certificate.raw_serial()),
     })
+}
+
+/// A serial number as `openssl x509 -serial` prints it.
+fn serial(raw: &[u8]) -> String {
+    let start = raw.iter().position(|byte| *byte != 0).unwrap_or(raw.len().saturating_sub(1));
+    files::hex(raw.get(start..).unwrap_or_default()).to_ascii_uppercase()
 }
 
 /// Seconds since the Unix epoch.
@@ -107,13 +121,15 @@ impl Origin<'_> {
         each.collect()
     }
 
-    fn describe(&self, subject: &str, expires_s: i64) -> CertificateFile {
+    fn describe(&self, first: &Facts, expires_s: i64) -> CertificateFile {
         CertificateFile {
             usage: self.usage,
             option: self.file.option,
             path: self.file.path.clone(),
             expires_s,
-            subject: subject.to_owned(),
+            subject: first.subject.clone(),
+            alternative_names: first.alternative_names.clone(),
+            serial: first.serial.clone(),
             sha256: files::hex(&self.file.digest[..8]),
         }
     }
@@ -125,7 +141,7 @@ impl Origin<'_> {
         now_s: i64,
     ) -> Result<CertificateFile, TlsError> {
         let facts = self.facts(chain)?;
-        for Facts { not_before_s, not_after_s, subject } in &facts {
+        for Facts { not_before_s, not_after_s, subject, .. } in &facts {
             if *not_after_s < now_s {
                 let ago = duration(now_s - not_after_s);
                 return Err(self
@@ -143,7 +159,7 @@ impl Origin<'_> {
             }
         }
         let expires_s = facts.iter().map(|facts| facts.not_after_s).min().unwrap_or_default();
-        Ok(self.describe(&facts[0].subject, expires_s))
+        Ok(self.describe(&facts[0], expires_s))
     }
 
     /// Checks CAs by which peers are verified: one of them must be valid now.
@@ -155,7 +171,7 @@ impl Origin<'_> {
         let facts = self.facts(roots)?;
         let valid = facts.iter().filter(|facts| facts.is_valid(now_s));
         if let Some(expires_s) = valid.map(|facts| facts.not_after_s).min() {
-            return Ok(self.describe(&facts[0].subject, expires_s));
+            return Ok(self.describe(&facts[0], expires_s));
         }
         let subject = &facts[0].subject;
         let why = if facts.iter().any(|facts| facts.not_before_s > now_s) {

@@ -1,6 +1,7 @@
 //! Names: of peers, from their certificates, and the one that a client asks for.
 
 use std::cell::Cell;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use rustls::server::{ClientHello, ResolvesServerCert};
@@ -42,6 +43,31 @@ pub(crate) fn of_certificate(der: &CertificateDer<'_>) -> Vec<PeerName> {
     let names = names.chain(common.map(of_kind(NameKind::CommonName)));
     let names = names.filter(|(_, text)| text.len() <= NAME_BYTES_MAX).take(NAMES_MAX);
     names.map(|(kind, text)| PeerName::new(kind, text)).collect()
+}
+
+/// Alternative names of a certificate, each with its kind as `openssl` writes it. Kinds that Shunt
+/// does not read are left out.
+pub(crate) fn alternative(certificate: &X509Certificate<'_>) -> Vec<String> {
+    let names = certificate.extensions().iter().filter_map(|extension| {
+        match extension.parsed_extension() {
+            ParsedExtension::SubjectAlternativeName(names) => Some(&names.general_names),
+            _ => None,
+        }
+    });
+    let shown = |name: &GeneralName<'_>| match name {
+        GeneralName::URI(uri) => Some(format!("URI:{uri}")),
+        GeneralName::DNSName(host) => Some(format!("DNS:{host}")),
+        GeneralName::RFC822Name(address) => Some(format!("email:{address}")),
+        GeneralName::IPAddress(bytes) => match *bytes {
+            [a, b, c, d] => Some(format!("IP:{}", Ipv4Addr::new(*a, *b, *c, *d))),
+            bytes => {
+                <[u8; 16]>::try_from(bytes).ok().map(|ip| format!("IP:{}", Ipv6Addr::from(ip)))
+            }
+        },
+        _ => None,
+    };
+    let names = names.flatten().filter_map(shown);
+    names.filter(|name| name.len() <= NAME_BYTES_MAX).take(NAMES_MAX).collect()
 }
 
 thread_local! {

@@ -1,5 +1,8 @@
 """Logins through one proxy: who may what is decided by the ring, and roles that share the proxy do not share rights."""
 
+import json
+import urllib.request
+
 import pytest
 from cassandra import AuthenticationFailed, Unauthorized
 from cassandra.auth import PlainTextAuthProvider
@@ -91,6 +94,19 @@ def is_refused(login, user, password, version=5) -> bool:
             return True
         raise
     return False
+
+
+def test_an_operator_sees_which_login_fails(backend, login, roles):
+    if not backend.through_proxy:
+        pytest.skip("the page is the proxy's")
+
+    def failed() -> list:
+        with urllib.request.urlopen(f"http://{ADMIN}/failed_logins", timeout=30) as answer:
+            found = json.load(answer)["failed_logins"]
+        return [(row["address"], row["reason"], "incorrect" in row["why"]) for row in found if row["role"] == "ann" and row["count"] > 0]
+
+    assert is_refused(login, "ann", "not hers")
+    waits.until(lambda: failed() == [("127.0.0.1", "authentication", True)], "the login is on the page", told=lambda: str(failed()))
 
 
 def test_no_credentials(login, roles):

@@ -1,8 +1,9 @@
 //! The tables of [`KEYSPACE`](super::KEYSPACE): rows of the admin pages.
 
+use super::connections::{CLIENTS, FAILED_LOGINS, LINKS, POOLS};
 use super::{Column, KEYSPACE, Source, Table};
 
-const fn column(
+pub(super) const fn column(
     name: &'static str,
     cql: &'static str,
     field: &'static str,
@@ -44,6 +45,13 @@ pub static ADMIN_TABLES: &[Table] = &[
         (1, 0),
         Source::Page("status", "/fleet/alerts"),
         &[column("alert", "text", "", "the condition and its remedy")],
+    ),
+    table(
+        "certificates",
+        "files of certificates in use",
+        (1, 2),
+        Source::Page("status", "/certificates"),
+        CERTIFICATES,
     ),
     table(
         "client_groups",
@@ -121,6 +129,13 @@ pub static ADMIN_TABLES: &[Table] = &[
         ],
     ),
     table(
+        "clients",
+        "connections of clients, those that send most first",
+        (1, 2),
+        Source::Page("clients", "/clients"),
+        CLIENTS,
+    ),
+    table(
         "cores",
         "event loops of the proxy",
         (1, 0),
@@ -191,6 +206,13 @@ pub static ADMIN_TABLES: &[Table] = &[
         ],
     ),
     table(
+        "failed_logins",
+        "logins that have failed lately, the latest first",
+        (1, 2),
+        Source::Page("failed_logins", "/failed_logins"),
+        FAILED_LOGINS,
+    ),
+    table(
         "hot_keys",
         "partitions with the most queries",
         (1, 1),
@@ -204,20 +226,20 @@ pub static ADMIN_TABLES: &[Table] = &[
             column("error_per_second", "double", "/error", "largest error of either rate"),
         ],
     ),
+    table("links", "connections to nodes", (1, 2), Source::Page("links", "/links"), LINKS),
     table(
         "lock_queues",
         "the longest queues for locks of this proxy",
         (1, 0),
         Source::Page("status", "/fleet/queues"),
-        &[
-            column("name", "text", "/name", "name of the lock"),
-            column("kept", "text", "/kept", "`durable` or `memory`"),
-            column("owner", "text", "/owner", "holder of the lock"),
-            column("shared", "boolean", "/shared", "true if several may hold it"),
-            column("fence", "bigint", "/fence", "fencing token of the hold"),
-            column("time_left_ms", "bigint", "/ttl_ms", "time until the hold expires"),
-            column("waiters", "bigint", "/waiters", "clients that wait for it"),
-        ],
+        LOCKS,
+    ),
+    table(
+        "locks",
+        "locks of this proxy alone: a part of the fleet's",
+        (1, 1),
+        Source::Page("locks", "/locks"),
+        LOCKS,
     ),
     table(
         "members",
@@ -234,6 +256,13 @@ pub static ADMIN_TABLES: &[Table] = &[
         ],
     ),
     table("nodes", "nodes of the ring", (1, 0), Source::Page("status", "/ring/nodes"), NODES),
+    table(
+        "pools",
+        "pools of links, each for clients with one login, keyspace and version of the protocol",
+        (1, 1),
+        Source::Page("links", "/pools"),
+        POOLS,
+    ),
     table(
         "proxy",
         "the proxy as a whole, in one row",
@@ -269,6 +298,35 @@ pub static ADMIN_TABLES: &[Table] = &[
         Source::Page("slow_queries", "/slow_queries"),
         SLOW_QUERIES,
     ),
+];
+
+const CERTIFICATES: &[Column] = &[
+    column("path", "text", "/path", "path of the file"),
+    column("usage", "text", "/use", "peers that the file serves, such as `clients` or `nodes`"),
+    column("option", "text", "/option", "option that names the file"),
+    column("subject", "text", "/subject", "subject of the first certificate"),
+    column("san", "list<text>", "/san", "alternative names of the first certificate"),
+    column("serial", "text", "/serial", "serial number of the first certificate, hexadecimal"),
+    column(
+        "not_after",
+        "timestamp",
+        "/not_after_unix_ms",
+        "end of the first certificate of the chain to end; of a file of CAs, of those valid when \
+         the file was read",
+    ),
+    column("loaded_at", "timestamp", "/loaded_unix_ms", "time at which this content was read"),
+    column("in_use_by", "text", "/in_use_by", "connections that use the file"),
+    column("sha256", "text", "/sha256", "beginning of the SHA-256 of the file"),
+];
+
+const LOCKS: &[Column] = &[
+    column("name", "text", "/name", "name of the lock"),
+    column("kept", "text", "/kept", "`durable` or `memory`"),
+    column("owner", "text", "/owner", "holder of the lock"),
+    column("shared", "boolean", "/shared", "true if several may hold it"),
+    column("fence", "bigint", "/fence", "fencing token of the hold"),
+    column("time_left_ms", "bigint", "/ttl_ms", "time until the hold expires"),
+    column("waiters", "bigint", "/waiters", "clients that wait for it"),
 ];
 
 const NODES: &[Column] = &[

@@ -1,6 +1,7 @@
 //! The tables: columns with their types, and the places of their rows.
 
 mod admin;
+mod connections;
 mod system;
 
 use shunt_language::CqlType;

@@ -152,6 +152,7 @@ fn changes_are_those_of_the_pages() {
     let mut client = server.client(5);
     client.run("USE shunt_admin");
     client.run("UPDATE settings SET value = 'debug' WHERE name = 'log'");
+    client.run("UPDATE settings SET value = null WHERE name = 'log'");
     client.run("UPDATE nodes SET drained = true WHERE address = '10.0.9.1:9042'");
     client.run("UPDATE nodes SET drained = false WHERE address = '10.0.9.1'");
     let answer =
@@ -159,11 +160,20 @@ fn changes_are_those_of_the_pages() {
     let told: Vec<_> =
         answer.prefix().warnings.iter().flat_map(|list| list.iter().map(str::to_owned)).collect();
     assert_eq!(told, ["closed 3 clients"]);
+    client.run("DELETE FROM clients WHERE address = '10.0.4.7' AND port = 51234");
+    client.run("DELETE FROM clients WHERE address = 'fd00::7' AND port = 1 AND username = 'shop'");
+    client.run("DELETE FROM clients WHERE id = '10.0.4.7:51234' AND application = 'cron'");
+    client.run("DELETE FROM clients WHERE address = '10.0.0.0/8'");
     let expected = [
-        ("log_level".to_owned(), json!({ "level": "debug" })),
+        ("set_option".to_owned(), json!({ "name": "log", "value": "debug" })),
+        ("set_option".to_owned(), json!({ "name": "log", "value": null })),
         ("drain_node".to_owned(), json!({ "node": "10.0.9.1:9042" })),
         ("undrain_node".to_owned(), json!({ "node": "10.0.9.1" })),
         ("kick".to_owned(), json!({ "role": "shop", "address": "10.0.0.0/8" })),
+        ("kick".to_owned(), json!({ "id": "10.0.4.7:51234" })),
+        ("kick".to_owned(), json!({ "id": "[fd00::7]:1", "role": "shop" })),
+        ("kick".to_owned(), json!({ "id": "10.0.4.7:51234", "application": "cron" })),
+        ("kick".to_owned(), json!({ "address": "10.0.0.0/8" })),
     ];
     assert_eq!(server.changes(), expected);
     let refused = client.query("UPDATE settings SET value = 'loud' WHERE name = 'log'");
@@ -182,10 +192,13 @@ fn other_statements_are_refused_and_change_nothing() {
         ("DELETE FROM client_groups WHERE role > 'a'", INVALID, "by role, address"),
         ("DELETE FROM client_groups WHERE role = 'a' AND role = 'b'", INVALID, "two conditions"),
         ("DELETE FROM client_groups WHERE role = null", INVALID, "null"),
-        ("DELETE role FROM client_groups WHERE role = 'a'", INVALID, "only DELETE"),
+        ("DELETE role FROM client_groups WHERE role = 'a'", INVALID, "a DELETE at"),
         ("DELETE FROM client_groups WHERE role = 'a' IF EXISTS", INVALID, "IF"),
-        ("DELETE FROM nodes WHERE address = 'a'", INVALID, "only DELETE"),
-        ("UPDATE settings SET value = '1' WHERE name = 'cores'", INVALID, "shunt reload"),
+        ("DELETE FROM nodes WHERE address = 'a'", INVALID, "a DELETE at"),
+        ("DELETE FROM clients WHERE port = 7", INVALID, "needs the address"),
+        ("DELETE FROM clients WHERE address = '10.0.0.0/8' AND port = 7", INVALID, "address and"),
+        ("DELETE FROM clients WHERE address = '10.0.0.1' AND port = -7", INVALID, "address and"),
+        ("DELETE FROM clients WHERE role = 'a'", INVALID, "by username, address"),
         ("UPDATE settings SET value = '1' WHERE name > 'log'", INVALID, "an UPDATE at"),
         ("UPDATE settings SET source = '1' WHERE name = 'log'", INVALID, "an UPDATE at"),
         ("UPDATE nodes SET up = false WHERE address = 'a'", INVALID, "an UPDATE at"),

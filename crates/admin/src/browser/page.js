@@ -493,7 +493,7 @@ function cellsOf(contents) {
 
 // ---- the page as a whole
 
-const KINDS = { dispatch: "dispatcher", agent: "agent", multiget: "sidecar", shim: "shim", store: "embedded nodes" };
+const KINDS = { dispatcher: "dispatcher", agent: "agent", multiget: "sidecar", shim: "shim", store: "embedded nodes" };
 
 function show() {
   const { status } = state, isAProxy = isProxy();

@@ -68,6 +68,49 @@ const TABLES = {
       column("left", "left_unix_ms", time),
     ],
   },
+  connections: {
+    title: "Connections", page: "clients", sort: ["queries/s", -1], key: (row) => [row.id, row.core],
+    rows: (page) => page.clients, missing: (page) => page.cores_missing, absence: (page) => page.warnings.join(" "),
+    act: { title: "close", label: () => "Close…", open: (row) => openKick({ id: row.id }) },
+    columns: [
+      column("id", "id"), column("role", "role"), column("identity", "identity"), column("application", "application"),
+      column("driver", "driver"), column("keyspace", "keyspace"), column("TLS", "tls"), column("stage", "stage"),
+      column("paused", "paused", text, { isBad: (row) => row.paused !== null }), column("core", "core", number),
+      column("in flight", "in_flight", number), column("queries/s", "queries_per_second", number),
+      column("queries", "queries", number), column("errors", "errors", number), column("bytes in", "bytes_in", number),
+      column("bytes out", "bytes_out", number), column("p50 ms", "p50_us", microseconds), column("p99 ms", "p99_us", microseconds),
+    ],
+  },
+  links: {
+    title: "Links", page: "links", sort: ["in flight", -1], key: (row) => [row.core, row.link, row.node],
+    rows: (page) => page.links, missing: (page) => page.cores_missing, absence: (page) => page.warnings.join(" "),
+    columns: [
+      column("node", "node"), column("core", "core", number), column("link", "link", number), column("pool", "pool", number),
+      column("state", "state", text, { isBad: (row) => row.state === "full" }), column("purpose", "purpose"),
+      column("layout", "layout"), column("version", "protocol_version", number), column("TLS", "tls"),
+      column("in flight", "in_flight", number), column("timed out", "timed_out", number),
+      column("clients waiting", "clients_waiting", number), column("backlog bytes", "backlog_bytes", number),
+      column("silent ms", "silent_ms", number), column("ready ms", "ready_ms", number),
+    ],
+  },
+  logins: {
+    title: "Failed logins", page: "failed_logins", sort: ["last", -1], key: (row) => [row.role, row.address, row.reason],
+    rows: (page) => page.failed_logins, missing: (page) => page.cores_missing,
+    columns: [
+      column("last", "last_unix_ms", time), column("role", "role"), column("address", "address"), column("count", "count", number),
+      column("reason", "reason"), column("first", "first_unix_ms", time), column("identity", "identity"),
+      column("application", "application"), column("driver", "driver"), column("text", "why"),
+    ],
+  },
+  certificates: {
+    title: "Certificates", page: "status", sort: ["not after", 1], key: (row) => [row.path, row.use, row.option],
+    rows: (page) => page.certificates, note: "“not after” is the end of the first certificate of the file to end.",
+    columns: [
+      column("path", "path"), column("use", "use"), column("option", "option"), column("subject", "subject"), column("names", "san", text, { value: (row) => row.san.join(", ") }),
+      column("serial", "serial"), column("not after", "not_after_unix_ms", time, { isBad: (row) => row.not_after_unix_ms < Date.now() }),
+      column("loaded", "loaded_unix_ms", time), column("in use by", "in_use_by"),
+    ],
+  },
   queries: {
     title: "Queries", page: "digests", sort: ["sum ms", -1], key: (row) => [row.kind, row.keyspace, row.text],
     rows: (page) => page.digests, missing: (page) => page.cores_missing,

@@ -225,7 +225,7 @@ fn member_shown(fleet: &FleetShown, member: &Shown) -> Value {
     })
 }
 
-fn queue_shown(queue: &Queue) -> Value {
+pub(super) fn queue_shown(queue: &Queue) -> Value {
     json!({
         "name": queue.name,
         "kept": if queue.is_durable { "durable" } else { "memory" },

@@ -1,5 +1,5 @@
 //! Changes that an operator asks for at the admin address, and the main thread makes: a reload, and
-//! the level of the log.
+//! the value of an option, such as the level of the log.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -14,6 +14,7 @@ use tracing::info;
 /// Names of the changes.
 pub(super) const RELOAD: &str = "reload";
 pub(super) const LOG_LEVEL: &str = "log_level";
+pub(super) const SET_OPTION: &str = "set_option";
 
 /// Longest time that the main thread may take. It reads files, and joins no other thread meanwhile.
 const PATIENCE: Duration = Duration::from_secs(8);
@@ -28,6 +29,16 @@ pub enum Order {
     Reload(oneshot::Sender<Verdict>),
     /// Log at this level, until the configuration is read again.
     LogLevel(String, oneshot::Sender<Verdict>),
+    /// Give an option a value, until the configuration is read again. Without one, give it the
+    /// value of flags and file.
+    SetOption {
+        /// Key of the option.
+        name: String,
+        /// The value, as a flag gives it.
+        value: Option<String>,
+        /// The way back.
+        answer: oneshot::Sender<Verdict>,
+    },
 }
 
 impl Order {
@@ -35,7 +46,9 @@ impl Order {
     /// the main thread did not answer in time.
     pub fn is_abandoned(&self) -> bool {
         match self {
-            Order::Reload(verdict) | Order::LogLevel(_, verdict) => verdict.is_closed(),
+            Order::Reload(answer)
+            | Order::LogLevel(_, answer)
+            | Order::SetOption { answer, .. } => answer.is_closed(),
         }
     }
 }
@@ -72,6 +85,10 @@ impl Orders {
                 Some(level) => Order::LogLevel(level.to_owned(), sender),
                 None => return Some(refused("`level` is missing")),
             },
+            SET_OPTION => match option(parameters) {
+                Ok((name, value)) => Order::SetOption { name, value, answer: sender },
+                Err(why) => return Some(refused(why)),
+            },
             _ => return None,
         };
         let Some(send) = self.0.get() else {
@@ -87,6 +104,17 @@ impl Orders {
             }
         }))
     }
+}
+
+/// The name and the value of an option in a request.
+fn option(parameters: &Value) -> Result<(String, Option<String>), &'static str> {
+    let name = parameters.get("name").and_then(Value::as_str).ok_or("`name` is missing")?;
+    let value = match parameters.get("value") {
+        Some(Value::Null) => None,
+        Some(Value::String(text)) => Some(text.clone()),
+        _ => return Err("`value` is missing: a text, or null for the value of flags and file"),
+    };
+    Ok((name.to_owned(), value))
 }
 
 /// A change that is refused at once.

@@ -1,7 +1,7 @@
 //! The page of options: the value in force, its source, and the value that waits for a restart; and
 //! the outcome of the last reload.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -21,8 +21,6 @@ pub enum Source {
     Flag,
     /// The configuration file.
     File,
-    /// A request to the admin address.
-    Admin,
 }
 
 /// The sources of the options that were given.
@@ -40,6 +38,8 @@ struct Known {
     /// The configuration as it was last read; `None`: it has no file and no flags.
     wanted: Option<Arc<Config>>,
     sources: SourceMap,
+    /// Options that a request has set since then.
+    by_request: BTreeSet<&'static str>,
     last: Outcome,
     /// Time of the last reading without a fault.
     succeeded_ms: u64,
@@ -53,7 +53,13 @@ impl Settings {
     pub(super) fn new() -> Self {
         let last = Outcome { at_ms: now_ms(), problems: Vec::new() };
         let succeeded_ms = last.at_ms;
-        Self(Mutex::new(Known { wanted: None, sources: SourceMap::new(), last, succeeded_ms }))
+        Self(Mutex::new(Known {
+            wanted: None,
+            sources: SourceMap::new(),
+            by_request: BTreeSet::new(),
+            last,
+            succeeded_ms,
+        }))
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -61,10 +67,12 @@ impl Settings {
     }
 
     /// Notes a configuration that was read, and is in force as far as it can be without a restart.
+    /// It replaces the values that came by requests.
     pub(super) fn set(&self, wanted: Arc<Config>, sources: SourceMap) {
         let at_ms = now_ms();
         let last = Outcome { at_ms, problems: Vec::new() };
-        *self.known() = Known { wanted: Some(wanted), sources, last, succeeded_ms: at_ms };
+        let (wanted, by_request) = (Some(wanted), BTreeSet::new());
+        *self.known() = Known { wanted, sources, by_request, last, succeeded_ms: at_ms };
     }
 
     /// Notes a configuration that was refused.
@@ -72,9 +80,19 @@ impl Settings {
         self.known().last = Outcome { at_ms: now_ms(), problems };
     }
 
-    /// Notes a value that came by a request.
-    pub(super) fn set_source(&self, key: &'static str, source: Source) {
-        self.known().sources.insert(key, source);
+    /// Notes that an option has its value by a request, or no longer.
+    pub(super) fn set_by_request(&self, key: &'static str, is_by_request: bool) {
+        let by_request = &mut self.known().by_request;
+        if is_by_request {
+            by_request.insert(key);
+        } else {
+            by_request.remove(key);
+        }
+    }
+
+    /// The configuration as it was last read.
+    pub(super) fn wanted(&self) -> Option<Arc<Config>> {
+        self.known().wanted.clone()
     }
 
     pub(super) fn metrics(&self, encoder: &mut Encoder<'_>) -> fmt::Result {
@@ -93,9 +111,9 @@ impl Settings {
         let default = Config::default();
         let options = OPTIONS.iter().map(|option| {
             let source = match known.sources.get(option.key) {
+                _ if known.by_request.contains(option.key) => "admin",
                 Some(Source::Flag) => "flag",
                 Some(Source::File) => "file",
-                Some(Source::Admin) => "admin",
                 None if known.wanted.is_none() && option.is_changed(config, &default) => "program",
                 None => "default",
             };
@@ -166,15 +184,21 @@ mod tests {
     fn a_value_by_a_request_waits_for_nothing_and_a_fault_is_shown() {
         let settings = Settings::new();
         settings.set(Arc::new(Config::default()), SourceMap::new());
-        settings.set_source("log", Source::Admin);
+        settings.set_by_request("log", true);
         settings.refuse(vec!["shunt.toml:1:1: no".to_owned()]);
         let page = settings.page(&Config { log: "debug".to_owned(), ..Config::default() });
         let log = row(&page, "log");
         assert_eq!((&log["value"], &log["source"]), (&json!("debug"), &json!("admin")));
         assert_eq!(log["file_value"], "info");
         assert_eq!(log["restart_needed"], false);
+        settings.set_by_request("log", false);
+        assert_eq!(row(&settings.page(&Config::default()), "log")["source"], "default");
+        settings.set_by_request("log", true);
         assert_eq!(page["reload"]["success"], false);
         assert_eq!(page["reload"]["problems"][0], "shunt.toml:1:1: no");
+        settings.set(Arc::new(Config::default()), SourceMap::new());
+        let page = settings.page(&Config::default());
+        assert_eq!(row(&page, "log")["source"], "default", "a reload replaces the value");
     }
 
     #[test]

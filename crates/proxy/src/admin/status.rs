@@ -45,8 +45,29 @@ pub(super) async fn status(admin: &Admin) -> Value {
         },
         "gather_us": config.gather_us,
         "fleet": fleet,
+        "certificates": certificates(admin),
         "limits": limits(&config),
     })
+}
+
+/// The files of certificates in use, and by what.
+fn certificates(admin: &Admin) -> Value {
+    let cores = &admin.sources.cores;
+    let links = admin.sources.cluster.get().map_or(0, |cluster| admin.links(&cluster.routing));
+    let users = |usage: &str| match usage {
+        "clients" => {
+            let clients: u64 = cores.iter().map(|core| core.tls_clients.get()).sum();
+            format!("{clients} connections of clients")
+        }
+        "nodes" => format!("{links} links to nodes, and the control connection"),
+        "identities" => "links for clients of identities".to_owned(),
+        "fleet" => "connections to other proxies of the fleet".to_owned(),
+        "agents" => "connections to agents".to_owned(),
+        "admin" => "the admin pages and tables".to_owned(),
+        "locks_http" => "locks over HTTP".to_owned(),
+        usage => format!("connections of {usage}"),
+    };
+    admin.sources.tls.certificates_shown(users)
 }
 
 fn quantiles(latency: &Snapshot) -> Value {

@@ -343,6 +343,35 @@ async fn status_shows_the_fleet_and_what_is_to_be_looked_at() {
     );
 }
 
+/// A core that does not take its mail, or drops it, holds no page up: it is named in each.
+#[tokio::test]
+async fn every_page_answers_while_cores_are_away() {
+    let sources = Sources {
+        cores: (0..2).map(|core| Arc::new(CoreMetrics::new(core))).collect(),
+        control: Arc::default(),
+        cluster: ClusterView::new().1,
+        prepared: Arc::default(),
+        tls: Arc::default(),
+    };
+    let of_fleet = Config { fleet: Some("main".to_owned()), ..Config::default() };
+    let (_sender, config) = watch::channel(Arc::new(of_fleet));
+    let cores: Vec<Mailbox> = vec![Box::new(Err), Box::new(|_| Ok(()))];
+    let admin = Admin::new(sources, config, Vec::new(), cores);
+    let away = serde_json::json!([0, 1]);
+    let asked = admin.pages().iter().filter(|name| **name != settings::PAGE);
+    for name in asked {
+        let page = admin.page(name).expect("a page").await;
+        assert_eq!(page["cores_missing"], away, "{name}");
+    }
+    let status = admin.status().await;
+    assert_eq!(status["client_groups"]["cores_missing"], away);
+    assert_eq!(status["fleet"]["cores_missing"], away);
+    let here = IpAddr::from([127, 0, 0, 1]);
+    let kick = admin.change("kick", &serde_json::json!({ "all": true }), here).expect("a change");
+    let outcome = kick.await.expect("an outcome");
+    assert_eq!((&outcome["closed"], &outcome["cores_missing"]), (&0.into(), &away));
+}
+
 #[tokio::test]
 async fn head_has_no_body_and_unknown_pages_and_methods_are_told_as_json() {
     let bench = Bench::start().await;

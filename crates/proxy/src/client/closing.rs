@@ -136,6 +136,7 @@ fn tell_closed(core: &mut Core, io: &Io, slot: u32, closing: Closing, why: &str)
         return;
     }
     let who = core.router.who(client);
+    core.reports.refused_logins.note(&who, closing, why, io.now_ns());
     let admitted = if closing == Closing::Authentication {
         core.reports.login_failures.admit(who.role(), who.address, io.now_ns())
     } else {

@@ -94,11 +94,11 @@ impl PoolNames {
 /// A client as a log line shows it.
 pub(crate) struct Who {
     pub(crate) address: ClientAddress,
-    role: Option<Arc<str>>,
-    keyspace: Option<Arc<str>>,
+    pub(crate) role: Option<Arc<str>>,
+    pub(crate) keyspace: Option<Arc<str>>,
     /// Identity by certificate.
     pub(crate) identity: Option<Arc<str>>,
-    driver: Option<Arc<Driver>>,
+    pub(crate) driver: Option<Arc<Driver>>,
 }
 
 impl Who {

@@ -7,8 +7,8 @@
 //! [`announce`] those of the fleet, [`deadlines`] and [`closing`] end it, [`heavy`] orders large
 //! requests, [`inbox`] is that of the proxy itself, which acts as a client too, [`identity`],
 //! [`traffic`], [`times`], [`census`] and [`departed`] show clients to operators, [`eviction`]
-//! closes a [`selection`] of them, after [`final_errors`] has answered their requests. [`clients`]
-//! holds them all.
+//! closes a [`selection`] of them, after [`final_errors`] has answered their requests.
+//! [`refused_logins`] records the logins that failed. [`clients`] holds all clients.
 
 pub(crate) mod account;
 pub(crate) mod announce;
@@ -29,6 +29,7 @@ pub(crate) mod login_failures;
 pub(crate) mod login_line;
 mod newcomers;
 mod news;
+pub mod refused_logins;
 pub mod selection;
 pub(crate) mod times;
 pub(crate) mod traffic;

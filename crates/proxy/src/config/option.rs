@@ -54,6 +54,24 @@ impl ConfigOption {
         (self.read)(config, written)
     }
 
+    /// Reads a value as a flag gives it, with commas between the parts of a list; returns a message
+    /// for each fault.
+    pub fn read_text(&self, config: &mut Config, text: &str) -> Vec<String> {
+        let part = |part: &str| Written::Text(part.trim().to_owned());
+        let written = match self.is_list {
+            true => Written::List(
+                text.split(',').filter(|it| !it.trim().is_empty()).map(part).collect(),
+            ),
+            false => Written::Text(text.to_owned()),
+        };
+        self.read(config, &written)
+    }
+
+    /// Copies the value of one configuration into another.
+    pub fn copy(&self, from: &Config, to: &mut Config) {
+        (self.copy)(from, to);
+    }
+
     /// True if two configurations differ in it.
     pub fn is_changed(&self, one: &Config, other: &Config) -> bool {
         (self.differs)(one, other)

@@ -10,6 +10,7 @@ use shunt_topology::{NodeId, RoutingTable};
 use tokio::sync::mpsc;
 
 use crate::client::census::CoreCensus;
+use crate::client::refused_logins::CoreRefusedLogins;
 use crate::client::selection::{CoreEviction, Selection};
 use crate::config::Config;
 use crate::digests::table::CoreDigests;
@@ -17,8 +18,9 @@ use crate::fleet::cores::Batch;
 use crate::fleet::roster::Fleet;
 use crate::hot_keys::CoreHotKeys;
 use crate::limits;
-use crate::locks::status::CoreLocks;
+use crate::locks::status::{CoreLockList, CoreLocks};
 use crate::slow_queries::records::CoreSlowQueries;
+use crate::survey::CoreSurvey;
 use crate::traces::table::CoreSpans;
 use shunt_transactions::catalogue::modes::InitialModes;
 
@@ -94,8 +96,14 @@ pub enum CoreMail {
     CloseAll,
     /// Count the clients by identity; the answer goes to this sender, if it has room.
     Census(mpsc::Sender<CoreCensus>),
+    /// List clients, links and pools; the answer goes to this sender, if it has room.
+    Survey(mpsc::Sender<CoreSurvey>),
     /// Close the clients of a selection; the number of them goes to this sender, if it has room.
     Kick(Arc<Selection>, mpsc::Sender<CoreEviction>),
+    /// Report the failed logins; the answer goes to this sender, if it has room.
+    RefusedLogins(mpsc::Sender<CoreRefusedLogins>),
+    /// List the locks; the answer goes to this sender, if it has room.
+    LockList(mpsc::Sender<CoreLockList>),
     /// Report the last slow queries; the answer goes to this sender, if it has room.
     SlowQueries(mpsc::Sender<CoreSlowQueries>),
     /// Report the digests; the answer goes to this sender, if it has room.

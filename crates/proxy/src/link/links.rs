@@ -138,6 +138,11 @@ impl Links {
         self.get_with_node(link.key).filter(|found| found.link.conn == link.conn)
     }
 
+    /// Number of slots, used or not.
+    pub(crate) fn capacity(&self) -> usize {
+        self.slots.capacity()
+    }
+
     /// Links with their keys.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (LinkKey, &Link)> {
         self.slots.iter().map(|(key, link)| (LinkKey(key as u32), link))

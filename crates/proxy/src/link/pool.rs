@@ -191,6 +191,11 @@ impl Pool {
         self.add_link(node, link);
     }
 
+    /// Number of links that belong to it, with those that retire.
+    pub(crate) fn links_in_all(&self) -> usize {
+        self.links_in_all
+    }
+
     /// True if no link belongs to it.
     pub(crate) fn has_no_links(&self) -> bool {
         self.links_in_all == 0

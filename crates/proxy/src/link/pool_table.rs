@@ -62,6 +62,11 @@ impl Pools {
         self.pools.get_mut(id.0 as usize)
     }
 
+    /// Number of slots, used or not.
+    pub(crate) fn capacity(&self) -> usize {
+        self.pools.capacity()
+    }
+
     pub(crate) fn find(&self, key: &PoolKey) -> Option<PoolId> {
         self.by_key.get(key).copied()
     }

@@ -223,6 +223,60 @@ fn a_core_counts_its_clients_by_who_they_are() {
     assert!(told.core == 0 && told.queues.is_empty() && told.fleet.is_none(), "{told:?}");
 }
 
+/// The admin tables of connections and of failed logins, for an operator who may go away.
+#[test]
+fn a_core_lists_its_connections_and_the_logins_that_failed() {
+    let mut testbed = Testbed::bare(with_login);
+    let inside = log_in(&mut testbed, "A\x1b[2J", b"\0ann\0secret");
+    testbed.answered(inside, 1);
+    testbed.send(inside, &bytes::query(4, 1, "SELECT v FROM bench.kv WHERE k = 0x00"));
+    testbed.answered(inside, 2);
+    let late = testbed.offender();
+    testbed.send(late, &bytes::startup_of(4, "B", ""));
+    testbed.answered(late, 1);
+    for _ in 0..3 {
+        let client = log_in(&mut testbed, "C", b"\0ann\0hunter2");
+        testbed.closed(client);
+        testbed.run_for(SECOND);
+    }
+    let core = testbed.scene.cores[0];
+    // An operator who goes away ends a survey, and the next one gets the answer.
+    testbed.scene.world.post(core, CoreMail::Survey(mpsc::channel(1).0));
+    let (sender, mut answers) = mpsc::channel(1);
+    testbed.scene.world.post(core, CoreMail::Survey(sender));
+    testbed.run_for(SECOND);
+    let survey = answers.try_recv().expect("an answer");
+    let mut clients: Vec<_> = survey
+        .clients
+        .iter()
+        .map(|client| (client.stage, client.role.as_deref(), client.queries))
+        .collect();
+    clients.sort_unstable();
+    assert_eq!(clients, [("AUTHENTICATING", None, 0), ("READY", Some("ann"), 1)]);
+    let ready = survey.clients.iter().find(|client| client.stage == "READY").expect("a client");
+    let driver = ready.driver.as_ref().map(|driver| &*driver.name);
+    assert_eq!(driver, Some(r"A\u{1b}[2J"));
+    let pool = survey.pools.iter().find(|pool| Some(pool.number) == ready.pool).expect("its pool");
+    let of_pool = survey.links.iter().filter(|link| link.pool == pool.number).count();
+    assert_eq!((pool.clients, pool.role.as_deref(), pool.links.0), (1, Some("ann"), of_pool));
+    assert!(survey.links.iter().any(|link| link.state == "ready" && link.purpose == "serves"));
+    let (sender, mut answers) = mpsc::channel(1);
+    testbed.scene.world.post(core, CoreMail::RefusedLogins(sender));
+    testbed.run_for(SECOND);
+    let logins = answers.try_recv().expect("an answer").logins;
+    let found: Vec<_> = logins
+        .iter()
+        .map(|login| (&*login.role, login.count, login.reason.text(), login.why.is_empty()))
+        .collect();
+    // Each of the simulated hosts has its own address.
+    assert_eq!(found, [("ann", 1, "authentication", false); 3]);
+    assert!(!format!("{logins:?}").contains("hunter2"));
+    let (sender, mut answers) = mpsc::channel(1);
+    testbed.scene.world.post(core, CoreMail::LockList(sender));
+    testbed.run_for(SECOND);
+    assert!(answers.try_recv().expect("an answer").locks.is_empty(), "without a fleet");
+}
+
 /// An error may repeat a client's own words; they must not get into the log unescaped.
 #[test]
 fn an_error_that_quotes_a_client_is_told_escaped_and_cut() {

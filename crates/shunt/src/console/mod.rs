@@ -64,6 +64,14 @@ listing! {
     Clients, CLIENTS
 }
 listing! {
+    /// `shunt connections`.
+    Connections, CONNECTIONS
+}
+listing! {
+    /// `shunt failed-logins`.
+    FailedLogins, LOGINS
+}
+listing! {
     /// The list of `shunt nodes`.
     NodeList, NODES
 }

@@ -1,7 +1,8 @@
-//! `shunt config`: the options in force, where they come from, and what waits for a restart.
+//! `shunt config`: the options in force, where they come from, and what waits for a restart; and
+//! the change of one.
 
-use clap::Args;
-use serde_json::Value;
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
 
 use super::http::{AdminAccess, complain, get};
 use super::table::{self, Column, Form};
@@ -19,7 +20,10 @@ const COLUMNS: &[Column] = &[
 
 /// `shunt config`.
 #[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Options {
+    #[command(subcommand)]
+    change: Option<OptionChange>,
     #[command(flatten)]
     access: AdminAccess,
     /// Show only options that were given, or whose new value waits for a restart
@@ -30,10 +34,72 @@ pub(crate) struct Options {
     json: bool,
 }
 
+/// A change of an option.
+#[derive(Subcommand, Debug)]
+enum OptionChange {
+    /// Give an option a value, until the next successful reload or a restart
+    Set {
+        /// Name of the option, as in `shunt config`
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// The value, as a flag gives it
+        #[arg(value_name = "VALUE", allow_hyphen_values = true)]
+        value: String,
+        #[command(flatten)]
+        form: ChangeForm,
+    },
+    /// Give an option the value of flags and file again
+    Reset {
+        /// Name of the option, as in `shunt config`
+        #[arg(value_name = "NAME")]
+        name: String,
+        #[command(flatten)]
+        form: ChangeForm,
+    },
+}
+
+/// The way to the proxy, and the form of the outcome.
+#[derive(Args, Debug)]
+struct ChangeForm {
+    #[command(flatten)]
+    access: AdminAccess,
+    /// Print the outcome as a JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+impl OptionChange {
+    fn run(&self) -> Result<Exit, Failure> {
+        let (name, value, form) = match self {
+            OptionChange::Set { name, value, form } => (name, Some(value), form),
+            OptionChange::Reset { name, form } => (name, None, form),
+        };
+        // The name of a flag is as good as the key.
+        let name = name.trim_start_matches("--").replace('-', "_");
+        let answer = form.access.post("/set_option", &json!({ "name": name, "value": value }))?;
+        let outcome = answer.page()?;
+        if form.json {
+            print(&table::json(&outcome));
+            return Ok(Exit::Done);
+        }
+        let text = |key: &str| outcome[key].as_str().map_or("-".to_owned(), table::printable);
+        let change = match outcome["changed"] == true {
+            true => format!("{name}: {} (was {})\n", text("value"), text("old")),
+            false => format!("{name}: {} already\n", text("value")),
+        };
+        print(&change);
+        Ok(Exit::Done)
+    }
+}
+
 impl Options {
-    /// Prints the options.
+    /// Prints the options, or makes the change.
     pub(crate) fn run(&self) -> Exit {
-        self.show().unwrap_or_else(|failure| complain(&failure))
+        let outcome = match &self.change {
+            Some(change) => change.run(),
+            None => self.show(),
+        };
+        outcome.unwrap_or_else(|failure| complain(&failure))
     }
 
     fn show(&self) -> Result<Exit, Failure> {

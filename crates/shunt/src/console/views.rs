@@ -141,6 +141,73 @@ pub(super) const NODES: View = View {
     },
 };
 
+/// The connections of clients, one by one.
+pub(super) const CONNECTIONS: View = View {
+    page: "/clients",
+    subject: "connections of clients",
+    rows: "/clients",
+    missing: "/cores_missing",
+    columns: &[
+        Column("id", "/id", Word),
+        Column("role", "/role", Text),
+        Column("identity", "/identity", Text),
+        Column("application", "/application", Text),
+        Column("driver", "/driver", Text),
+        Column("keyspace", "/keyspace", Text),
+        Column("stage", "/stage", Word),
+        Column("paused", "/paused", Word),
+        Column("core", "/core", Number),
+        Column("in flight", "/in_flight", Number),
+        Column("queries", "/queries", Number),
+        Column("rate", "/queries_per_second", Number),
+        Column("errors", "/errors", Number),
+        Column("bytes in", "/bytes_in", Number),
+        Column("bytes out", "/bytes_out", Number),
+        Column("p99 ms", "/p99_us", Microseconds),
+        Column("TLS", "/tls", Word),
+    ],
+    orders: &[
+        Order("rate", &["/queries_per_second"], Falling),
+        Order("queries", &["/queries"], Falling),
+        Order("in-flight", &["/in_flight"], Falling),
+        Order("errors", &["/errors"], Falling),
+        Order("bytes-out", &["/bytes_out"], Falling),
+        Order("p99", &["/p99_us"], Falling),
+        Order("role", &["/role"], Rising),
+        Order("id", &["/id"], Rising),
+    ],
+    others: None,
+    absence: |_| None,
+};
+
+/// The logins that have failed lately.
+pub(super) const LOGINS: View = View {
+    page: "/failed_logins",
+    subject: "failed logins",
+    rows: "/failed_logins",
+    missing: "/cores_missing",
+    columns: &[
+        Column("last", "/last_unix_ms", Time),
+        Column("role", "/role", Text),
+        Column("address", "/address", Word),
+        Column("count", "/count", Number),
+        Column("reason", "/reason", Word),
+        Column("first", "/first_unix_ms", Time),
+        Column("identity", "/identity", Text),
+        Column("application", "/application", Text),
+        Column("driver", "/driver", Text),
+        Column("why", "/why", Text),
+    ],
+    orders: &[
+        Order("last", &["/last_unix_ms"], Falling),
+        Order("count", &["/count"], Falling),
+        Order("role", &["/role"], Rising),
+        Order("address", &["/address"], Rising),
+    ],
+    others: None,
+    absence: |_| None,
+};
+
 /// The last slow queries.
 pub(super) const SLOW: View = View {
     page: "/slow_queries",
@@ -333,7 +400,7 @@ mod tests {
 
     #[test]
     fn each_order_has_the_name_of_its_column() {
-        for view in [CLIENTS, NODES, SLOW, QUERIES, HOT] {
+        for view in [CLIENTS, CONNECTIONS, LOGINS, NODES, SLOW, QUERIES, HOT] {
             for Order(name, places, _) in view.orders {
                 let Some(place) = places.first() else { continue };
                 let column = view.columns.iter().find(|column| column.1 == *place).expect(name);

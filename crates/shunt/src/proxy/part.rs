@@ -2,6 +2,8 @@
 
 mod reload;
 
+mod option_change;
+
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
@@ -12,9 +14,9 @@ use shunt_proxy::admin::{Admin, Order as AdminOrder, Source};
 use shunt_proxy::config::Config;
 use shunt_proxy::control::CoreMail;
 use shunt_proxy::metrics::CoreMetrics;
-use shunt_proxy::tls::{IdentityFiles, Outgoing};
+use shunt_proxy::tls::{IdentityFiles, Outgoing, PreparedOutgoing};
 use shunt_reactor::{Acceptor, Mailer};
-use shunt_tls_upkeep::Listeners;
+use shunt_tls_upkeep::{Listeners, PreparedListeners};
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 
@@ -81,6 +83,12 @@ pub(crate) struct ProxyPart {
     notices: Receiver<Notice>,
     cores_running: usize,
     control_runs: bool,
+}
+
+/// The files of a configuration, read.
+struct Files {
+    listeners: PreparedListeners,
+    outgoing: PreparedOutgoing,
 }
 
 /// The inputs of the part.
@@ -219,20 +227,11 @@ impl ProxyPart {
                 let _ = answer.send(verdict);
             }
             AdminOrder::LogLevel(level, answer) => {
-                let verdict = match &self.reload {
-                    None => Err(json!({ "error": "the logs of this process have a fixed level" })),
-                    Some(reload) => {
-                        reload.filter.change(&level).map_err(|error| json!({ "error": error }))
-                    }
-                };
-                if verdict.is_ok() {
-                    let old = self.config.borrow().log.clone();
-                    info!(old, new = level, "an operator has changed the level of the log");
-                    self.pages.set_source("log", Source::Admin);
-                    let present = Config::clone(&self.config.borrow());
-                    self.apply(Config { log: level.clone(), ..present });
-                }
-                let _ = answer.send(verdict.map(|()| json!({ "level": level })));
+                let verdict = self.set_option("log", Some(&level));
+                let _ = answer.send(verdict.map(|_| json!({ "level": level })));
+            }
+            AdminOrder::SetOption { name, value, answer } => {
+                let _ = answer.send(self.set_option(&name, value.as_deref()));
             }
         }
     }
@@ -356,7 +355,7 @@ mod tests {
     use crate::supervise::Events;
 
     /// Configuration of a proxy without nodes.
-    fn config() -> Config {
+    pub(super) fn config() -> Config {
         Config {
             listen: vec![std::net::SocketAddr::from(([127, 0, 0, 1], 0))].into(),
             contact_points: vec!["127.0.0.1:1".to_owned()],
@@ -370,12 +369,12 @@ mod tests {
         start(bind(config).unwrap(), Vec::new(), None, &Events::new()).unwrap().part
     }
 
-    fn started() -> ProxyPart {
+    pub(super) fn started() -> ProxyPart {
         started_with(config())
     }
 
     /// Calls `look` until the part has ended; returns the statuses found on the way.
-    fn end(part: &mut ProxyPart) -> Vec<Exit> {
+    pub(super) fn end(part: &mut ProxyPart) -> Vec<Exit> {
         let mut found = Vec::new();
         part.drain(None);
         while !part.has_ended() {

@@ -324,6 +324,12 @@ impl Part for TlsPart {
     }
 
     fn status(&self) -> State<'_> {
-        Box::pin(std::future::ready(Json::Null))
+        let users = |usage: &str| match usage {
+            "admin" => "the admin pages".to_owned(),
+            usage => format!("connections of {usage}"),
+        };
+        let certificates = self.metrics.certificates_shown(users);
+        let entries = [("certificates".to_owned(), certificates)];
+        Box::pin(std::future::ready(Json::Object(Map::from_iter(entries))))
     }
 }

@@ -12,8 +12,8 @@ pub(crate) const QUEUES_MAX: usize = 10;
 /// Partitions with a row that cannot be read that are named, of each core, and in the end of all.
 pub(crate) const UNREADABLE_MAX: usize = 10;
 
-/// A lock for which somebody waits.
-#[derive(Debug)]
+/// A lock, and the length of its queue.
+#[derive(Clone, Debug)]
 pub struct Queue {
     /// Name of the lock.
     pub name: String,
@@ -29,6 +29,17 @@ pub struct Queue {
     pub ttl_ms: Option<u32>,
     /// Number of waiting requests.
     pub waiters: u32,
+}
+
+/// The locks of one core, those with the longest queues first.
+#[derive(Debug)]
+pub struct CoreLockList {
+    /// Number of the core.
+    pub core: usize,
+    /// Locks with their queues. None without a valid lease: others may have the locks by then.
+    pub locks: Vec<Queue>,
+    /// True if there may be more.
+    pub is_cut: bool,
 }
 
 /// The fleet as core 0 knows it.

@@ -1,19 +1,21 @@
 //! A core reports its locks and its fleet to the admin pages, once a second at most. The size of a
 //! report is bounded.
 
+use shunt_language::lock_tables::reply::Row;
 use shunt_locks::Namespace;
 use shunt_reactor::Io;
 use tokio::sync::mpsc;
 
 use crate::core::Core;
-use crate::locks::status::{CoreLocks, FleetShown, QUEUES_MAX, Queue, UNREADABLE_MAX, longest};
+use crate::locks::status::{
+    CoreLockList, CoreLocks, FleetShown, QUEUES_MAX, Queue, UNREADABLE_MAX, longest,
+};
 use crate::locks::{listing, overview};
 
 /// Members that are shown; a fleet has up to 64 that live, and some that did.
 const MEMBERS_MAX: usize = 128;
 
 /// Sends the report of this core.
-/// Answers.
 pub(crate) fn send(core: &mut Core, io: &mut Io, answer: &mpsc::Sender<CoreLocks>) {
     if answer.is_closed() {
         return;
@@ -39,27 +41,43 @@ pub(crate) fn send(core: &mut Core, io: &mut Io, answer: &mpsc::Sender<CoreLocks
 }
 
 fn add_queues(core: &mut Core, io: &mut Io, namespace: Namespace, queues: &mut Vec<Queue>) {
+    let locks = locks(core, io, namespace, QUEUES_MAX);
+    queues.extend(locks.into_iter().filter(|lock| lock.waiters > 0));
+}
+
+/// The first locks of this core, longest queues first.
+fn locks(core: &mut Core, io: &mut Io, namespace: Namespace, most: usize) -> Vec<Queue> {
     // Nobody has asked for a lock yet.
     if core.fleet.locks.table.is_none() {
+        return Vec::new();
+    }
+    let Ok(list) = overview::look(core, io, namespace, most as u32) else { return Vec::new() };
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let lock = |row: Row<'_>| Queue {
+        name: text(row.name.unwrap_or_default()),
+        is_durable: namespace == Namespace::Durable,
+        owner: row.owner.map(text),
+        is_shared: row.shared.unwrap_or(false),
+        fence: row.fence,
+        ttl_ms: row.ttl_ms,
+        waiters: row.waiters.unwrap_or(0),
+    };
+    let locks = listing::longest(&list, most).into_iter().map(lock).collect();
+    core.fleet.locks.snapshots[usize::from(namespace == Namespace::Memory)].list = list;
+    locks
+}
+
+/// Sends the locks of this core.
+pub(crate) fn send_list(core: &mut Core, io: &mut Io, answer: &mpsc::Sender<CoreLockList>) {
+    if answer.is_closed() {
         return;
     }
-    let Ok(list) = overview::look(core, io, namespace, QUEUES_MAX as u32) else { return };
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    for row in listing::longest(&list, QUEUES_MAX) {
-        let waiters = row.waiters.unwrap_or(0);
-        if waiters > 0 {
-            queues.push(Queue {
-                name: text(row.name.unwrap_or_default()),
-                is_durable: namespace == Namespace::Durable,
-                owner: row.owner.map(text),
-                is_shared: row.shared.unwrap_or(false),
-                fence: row.fence,
-                ttl_ms: row.ttl_ms,
-                waiters,
-            });
-        }
-    }
-    core.fleet.locks.snapshots[usize::from(namespace == Namespace::Memory)].list = list;
+    let both = [Namespace::Durable, Namespace::Memory];
+    let both = both.map(|namespace| locks(core, io, namespace, listing::ROWS_MAX));
+    let is_cut = both.iter().any(|locks| locks.len() >= listing::ROWS_MAX);
+    let list = CoreLockList { core: core.context.index, locks: both.concat(), is_cut };
+    // The requester has gone, or has room for the answer of each core.
+    let _ = answer.try_send(list);
 }
 
 fn fleet(core: &Core, io: &Io) -> Option<FleetShown> {

@@ -13,7 +13,7 @@ use shunt_proxy::config::{Config, OPTIONS, Problem, Reloaded};
 use shunt_proxy::tls::client_options;
 use tracing::{error, info, warn};
 
-use super::ProxyPart;
+use super::{Files, ProxyPart};
 use crate::logging::FilterHandle;
 use crate::settings::SettingsError;
 
@@ -110,28 +110,39 @@ impl ProxyPart {
             });
             return Err(told.collect());
         }
-        if let Err(why) = self.pages.has_datacentre(reloaded.config.local_datacentre.as_deref()) {
+        let files = self.check_surroundings(&reloaded.config)?;
+        self.tell_changes(&reloaded, &new);
+        self.pages.set_settings(Arc::new(new), sources);
+        if !reloaded.changed.is_empty() {
+            self.put_into_force(&reload.filter, files, reloaded.config.clone());
+        }
+        Ok(reloaded)
+    }
+
+    /// Checks a configuration against the ring, and reads the files that it names.
+    pub(super) fn check_surroundings(&self, config: &Config) -> Result<Files, Vec<String>> {
+        if let Err(why) = self.pages.has_datacentre(config.local_datacentre.as_deref()) {
             error!(%why, "the configuration stays as it is, because the new one does not match \
             the ring");
             return Err(vec![why]);
         }
-        let listeners = self.listeners.prepare(client_options(&reloaded.config));
-        let outgoing = self.outgoing.prepare(&reloaded.config);
-        let (listeners, outgoing) =
-            listeners.and_then(|listeners| Ok((listeners, outgoing?))).map_err(|why| {
+        let listeners = self.listeners.prepare(client_options(config));
+        let outgoing = self.outgoing.prepare(config);
+        listeners.and_then(|listeners| Ok(Files { listeners, outgoing: outgoing? })).map_err(
+            |why| {
                 error!(%why, "the configuration stays as it is, because a file of the new one \
                 cannot be used");
                 vec![why.to_string()]
-            })?;
-        self.tell_changes(&reloaded, &new);
-        self.pages.set_settings(Arc::new(new), sources);
-        if !reloaded.changed.is_empty() {
-            reload.filter.set(&reloaded.config.log);
-            self.listeners.apply(listeners);
-            self.outgoing.apply(outgoing);
-            self.apply(reloaded.config.clone());
-        }
-        Ok(reloaded)
+            },
+        )
+    }
+
+    /// Puts a configuration into force that was checked, with its files.
+    pub(super) fn put_into_force(&mut self, filter: &FilterHandle, files: Files, config: Config) {
+        filter.set(&config.log);
+        self.listeners.apply(files.listeners);
+        self.outgoing.apply(files.outgoing);
+        self.apply(config);
     }
 
     /// Logs the options that a reload changes, with their old and new values.

@@ -1,0 +1,199 @@
+//! Changes of single options while the proxy runs, as an operator asks for them at the admin
+//! address.
+//!
+//! A value holds until the next successful reload, which reads flags and file again, or until the
+//! end of the process. The change must never do the following; the tests below cover the first two:
+//! - *Put a configuration into force that a reload would refuse.* The same checks apply to it.
+//! - *Change a part of what belongs together.* The role and the password of the proxy's own login,
+//!   and options that wait for a switch or a fleet, are refused.
+//! - *Depend on files of options that it does not change.* The level of the log must change even if
+//!   a password cannot be read, so nothing here reads the files of identities.
+
+use serde_json::json;
+use shunt_proxy::admin::Verdict;
+use shunt_proxy::config::{Change, Config, ConfigOption, OPTIONS, Problem};
+use tracing::{info, warn};
+
+use super::ProxyPart;
+use crate::logging;
+
+/// Options of the proxy's own login, which change together.
+const LOGIN: [&str; 3] = ["username", "password", "password_file"];
+
+impl ProxyPart {
+    /// Gives an option this value; without one, that of flags and file. Returns the outcome.
+    pub(super) fn set_option(&mut self, name: &str, value: Option<&str>) -> Verdict {
+        let outcome = self.change_option(name, value);
+        outcome.map_err(|problems| {
+            warn!(key = name, ?problems, "the option stays as it is");
+            let first = problems.first().map_or("the change was refused", String::as_str);
+            json!({ "error": first, "problems": problems })
+        })
+    }
+
+    fn change_option(
+        &mut self,
+        name: &str,
+        value: Option<&str>,
+    ) -> Result<serde_json::Value, Vec<String>> {
+        let refused = |why: &str| vec![why.to_owned()];
+        if self.acceptor.is_none() {
+            return Err(refused("the proxy is ending"));
+        }
+        let option = changeable(name).map_err(|why| vec![why])?;
+        let wanted = self.pages.wanted_settings().filter(|_| self.reload.is_some());
+        let Some(wanted) = wanted else {
+            return Err(refused(
+                "the options of this process are fixed: it reads no configuration",
+            ));
+        };
+        let before = Config::clone(&self.config.borrow());
+        let mut new = before.clone();
+        match value {
+            None => option.copy(&wanted, &mut new),
+            Some(value) => {
+                let faults = option.read_text(&mut new, value);
+                if !faults.is_empty() {
+                    return Err(faults.iter().map(|why| format!("`{name}`: {why}")).collect());
+                }
+            }
+        }
+        let (old, shown) = ((option.text)(&before), (option.text)(&new));
+        let is_changed = option.is_changed(&before, &new);
+        if is_changed {
+            check(&before, &new, name)?;
+            let files = self.check_surroundings(&new)?;
+            let Some(reload) = self.reload.take() else { return Err(refused("no reload")) };
+            let (old, new_text) = (old.as_deref(), shown.as_deref());
+            info!(key = name, old, new = new_text, "an operator has changed an option");
+            self.put_into_force(&reload.filter, files, new);
+            self.reload = Some(reload);
+        }
+        if is_changed || value.is_none() {
+            self.pages.set_by_request(option.key, value.is_some());
+        }
+        Ok(json!({ "name": name, "value": shown, "old": old, "changed": is_changed }))
+    }
+}
+
+/// The option of this name, if it can change on its own while the proxy runs.
+fn changeable(name: &str) -> Result<&'static ConfigOption, String> {
+    let option = OPTIONS.iter().find(|option| option.key == name);
+    let option = option
+        .ok_or_else(|| format!("there is no option `{name}`; `shunt config` lists all options"))?;
+    if option.change != Change::OnReload {
+        return Err(format!(
+            "`{name}` needs a restart: change it in the configuration file, and restart the proxy"
+        ));
+    }
+    if LOGIN.contains(&option.key) {
+        return Err(format!(
+            "`{name}` is a part of the proxy's login, which changes as a whole: change it in the \
+            configuration file, and run `shunt reload`"
+        ));
+    }
+    if !option.is_flag() {
+        return Err(format!(
+            "`{name}` is a table of the configuration file: change it there, and run `shunt reload`"
+        ));
+    }
+    Ok(option)
+}
+
+/// Checks a configuration that differs from the present one in one option.
+fn check(before: &Config, new: &Config, name: &str) -> Result<(), Vec<String>> {
+    if !before.reloaded(new).waiting.is_empty() {
+        return Err(vec![format!(
+            "`{name}` needs a restart here, because of the fleet or of a TLS option that waits: \
+            change it in the configuration file, and restart the proxy"
+        )]);
+    }
+    let level = logging::filter(&new.log).err().map(|message| Problem { key: "log", message });
+    let problems: Vec<String> = new
+        .problems()
+        .into_iter()
+        .chain(level)
+        .map(|Problem { key, message }| format!("`{key}`: {message}"))
+        .collect();
+    if problems.is_empty() { Ok(()) } else { Err(problems) }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::{Value, json};
+    use shunt_proxy::admin::SourceMap;
+
+    use super::super::tests::{config, end, started};
+    use super::super::{ProxyPart, Reload};
+    use crate::logging::FilterHandle;
+
+    /// A part whose file has 900 clients at most.
+    fn with_file() -> ProxyPart {
+        let mut part = started();
+        let load = || {
+            Ok((shunt_proxy::config::Config { clients_max: 900, ..config() }, SourceMap::default()))
+        };
+        let (sources, filter) = (SourceMap::default(), FilterHandle::detached());
+        part.reload = Some(Reload { load: Box::new(load), sources, filter });
+        part.pages.set_settings(Arc::clone(&part.config.borrow()), SourceMap::default());
+        assert!(part.reload_for_verdict().is_ok());
+        part
+    }
+
+    fn clients_max(part: &ProxyPart) -> usize {
+        part.config.borrow().clients_max
+    }
+
+    fn error(outcome: Result<Value, Value>) -> String {
+        outcome.unwrap_err()["error"].as_str().unwrap().to_owned()
+    }
+
+    #[test]
+    fn a_value_holds_until_a_reload_or_until_it_is_given_back() {
+        let mut part = with_file();
+        let outcome = part.set_option("clients_max", Some("7")).unwrap();
+        let expected =
+            json!({ "name": "clients_max", "value": "7", "old": "900", "changed": true });
+        assert_eq!((outcome, clients_max(&part)), (expected, 7));
+        assert!(part.set_option("query_timeout_ms", Some("2s")).is_ok());
+        assert_eq!(part.config.borrow().query_timeout_ms, 2_000);
+        assert_eq!(part.set_option("clients_max", None).unwrap()["value"], "900");
+        assert_eq!((clients_max(&part), part.config.borrow().query_timeout_ms), (900, 2_000));
+        let same = part.set_option("clients_max", Some("900")).unwrap();
+        assert_eq!(same["changed"], false);
+        assert!(part.set_option("clients_max", Some("8")).is_ok());
+        assert!(part.set_option("log", Some("debug")).is_ok());
+        let reloaded = part.reload_for_verdict().unwrap();
+        assert_eq!(reloaded["applied"], json!(["query_timeout_ms", "clients_max", "log"]));
+        assert_eq!(clients_max(&part), 900);
+        assert_eq!(end(&mut part), []);
+        assert!(error(part.set_option("clients_max", Some("7"))).contains("ending"));
+    }
+
+    #[test]
+    fn a_value_that_a_reload_would_refuse_changes_nothing() {
+        let mut part = with_file();
+        for (name, value, why) in [
+            ("clients_max", Some("many"), "expected a whole number"),
+            ("clients_max", Some("0"), "clients_max"),
+            ("clients_max", Some(""), "clients_max"),
+            ("log", Some("loud"), "no level"),
+            ("contact_points", Some(""), "contact_points"),
+            ("cores", Some("2"), "needs a restart"),
+            ("cores", None, "needs a restart"),
+            ("password", Some("secret"), "login"),
+            ("identity", Some("a"), "table"),
+            ("client_max", Some("7"), "no option"),
+        ] {
+            let said = error(part.set_option(name, value));
+            assert!(said.contains(why), "{name} {value:?}: {said}");
+        }
+        assert_eq!(clients_max(&part), 900);
+        part.reload = None;
+        assert!(error(part.set_option("log", Some("debug"))).contains("fixed"));
+        assert_eq!(end(&mut part), []);
+    }
+}
