@@ -112,19 +112,6 @@ def test_each_connection_has_a_row_with_its_links(proxy, client, node, admin):
     assert {link.node for link in links} == {node.contact} and "ready" in {link.state for link in links}
 
 
-def test_one_connection_is_closed_by_its_port(proxy, client, admin):
-    def ports() -> set:
-        return {row.port for row in admin.execute("SELECT port FROM clients WHERE application = 'shop'")}
-
-    before = ports()
-    closed = admin.execute_async("DELETE FROM clients WHERE address = '127.0.0.1' AND port = %s", (min(before),))
-    closed.result()
-    assert closed.warnings == ["closed 1 client"]
-    until(lambda: min(before) not in ports() and ports(), "the driver has another connection", told=proxy.log_tail)
-    with pytest.raises(InvalidRequest, match="needs the address"):
-        admin.execute("DELETE FROM clients WHERE port = 7")
-
-
 def pages(proxy, path: str) -> str:
     asked = urllib.request.Request(f"http://{proxy.admin}{path}", headers={"Authorization": f"Bearer {TOKEN}"})
     with urllib.request.urlopen(asked, timeout=30) as answer:
@@ -160,18 +147,32 @@ def test_the_only_node_cannot_be_drained(node, admin):
     assert admin.execute("SELECT count(*) FROM nodes WHERE drained = false").one().count == 1
 
 
+def answers(client) -> bool:
+    try:
+        return bool(client.execute("SELECT release_version FROM system.local"))
+    except NoHostAvailable:
+        return False
+
+
+def test_one_connection_is_closed_by_its_port(proxy, client, admin):
+    def ports() -> set:
+        return {row.port for row in admin.execute("SELECT port FROM clients WHERE application = 'shop'")}
+
+    before = ports()
+    closed = admin.execute_async("DELETE FROM clients WHERE address = '127.0.0.1' AND port = %s", (min(before),))
+    closed.result()
+    assert closed.warnings == ["closed 1 client"]
+    until(lambda: min(before) not in ports(), "the connection is gone", told=proxy.log_tail)
+    until(lambda: answers(client), "the driver is back", told=proxy.log_tail)
+    with pytest.raises(InvalidRequest, match="needs the address"):
+        admin.execute("DELETE FROM clients WHERE port = 7")
+
+
 def test_clients_are_closed_and_come_back(proxy, client, admin):
     closed = admin.execute_async("DELETE FROM client_groups WHERE application = 'shop'")
     closed.result()
     assert closed.warnings and closed.warnings[0].startswith("closed ") and closed.warnings != ["closed 0 clients"]
-
-    def answers() -> bool:
-        try:
-            return bool(client.execute("SELECT release_version FROM system.local"))
-        except NoHostAvailable:
-            return False
-
-    until(answers, "the driver is back", told=proxy.log_tail)
+    until(lambda: answers(client), "the driver is back", told=proxy.log_tail)
     for statement in ("TRUNCATE client_groups", "DELETE FROM client_groups"):
         with pytest.raises((InvalidRequest, SyntaxException)):
             admin.execute(statement)

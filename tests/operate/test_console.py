@@ -88,17 +88,6 @@ def test_clients_and_nodes_are_tables(node, proxy, session):
     assert rows(proxy, "slow", "--sort", "total", "--limit", "1") is not None
 
 
-def test_one_connection_is_closed_by_its_id(proxy, session):
-    def ids() -> list:
-        return [row["id"] for row in rows(proxy, "connections", "--sort", "id")]
-
-    before = ids()
-    assert len(before) >= 2 and before[0] in shunt(proxy, "connections")
-    assert shunt(proxy, "kick", "--id", before[0]) == "closed 1 client\n"
-    until(lambda: before[0] not in ids(), "the connection is gone", told=proxy.log_tail)
-    assert shunt(proxy, "failed-logins") == "the proxy shows no failed logins\n"
-
-
 def test_the_key_that_a_driver_reads_most_is_named(proxy, session):
     session.execute("CREATE KEYSPACE hot WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}")
     session.execute("CREATE TABLE hot.t (k int PRIMARY KEY, v int)")
@@ -200,19 +189,31 @@ def test_the_level_of_the_log_holds_until_the_next_reload(proxy):
     assert shunt(proxy, "log-level") == "info\n"
 
 
+def answers(session) -> bool:
+    try:
+        return bool(session.execute("SELECT release_version FROM system.local"))
+    except NoHostAvailable:
+        return False
+
+
+def test_one_connection_is_closed_by_its_id(proxy, session):
+    def ids() -> list:
+        return [row["id"] for row in rows(proxy, "connections", "--sort", "id")]
+
+    before = ids()
+    assert len(before) >= 2 and before[0] in shunt(proxy, "connections")
+    assert shunt(proxy, "kick", "--id", before[0]) == "closed 1 client\n"
+    until(lambda: before[0] not in ids(), "the connection is gone", told=proxy.log_tail)
+    until(lambda: answers(session), "the driver is back", told=proxy.log_tail)
+    assert shunt(proxy, "failed-logins") == "the proxy shows no failed logins\n"
+
+
 def test_a_client_that_is_kicked_comes_back(proxy, session):
     assert shunt(proxy, "kick", "--application", "nobody") == "closed 0 clients\n"
     shunt(proxy, "kick", "--role", "shop", "--without-role", code=2)
     assert shunt(proxy, "kick", "--address", "127.0.0.0/8") != "closed 0 clients\n"
     assert 'shunt_clients_closed_total{reason="operator"} 0\n' not in proxy.get("/metrics")[1]
-
-    def answers() -> bool:
-        try:
-            return bool(session.execute("SELECT release_version FROM system.local"))
-        except NoHostAvailable:
-            return False
-
-    until(answers, "the driver is back", told=proxy.log_tail)
+    until(lambda: answers(session), "the driver is back", told=proxy.log_tail)
     shunt(proxy, "kick", code=2)
 
 
