@@ -6,7 +6,6 @@ use std::sync::Arc;
 use shunt_reactor::ClientAddress;
 use shunt_wire::cql::message::Consistency;
 use tokio::sync::mpsc;
-use tracing::field::display;
 use tracing::warn;
 
 use crate::client::identity::Driver;

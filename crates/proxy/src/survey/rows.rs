@@ -41,7 +41,7 @@ pub(super) fn client(router: &Router, io: &Io, client: &Client) -> ClientRow {
         in_flight: client.in_flight,
         queries: client.traffic.queries(),
         queries_per_second: client.traffic.per_second(),
-        errors: client.traffic.errors(),
+        errors: client.traffic.errors().total(),
         bytes: client.traffic.bytes(),
         backlog_bytes: io.backlog(client.conn),
         percentiles_us: (times.percentile_us(0.5), times.percentile_us(0.99)),
