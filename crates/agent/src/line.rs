@@ -79,6 +79,8 @@ impl Line {
 mod tests {
     use std::cell::Cell;
 
+    use shunt_reactor::ClientHost;
+
     use super::*;
 
     const MANY: usize = 8_000;

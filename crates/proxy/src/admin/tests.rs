@@ -352,6 +352,7 @@ async fn every_page_answers_while_cores_are_away() {
         cluster: ClusterView::new().1,
         prepared: Arc::default(),
         tls: Arc::default(),
+        traces: Arc::default(),
     };
     let of_fleet = Config { fleet: Some("main".to_owned()), ..Config::default() };
     let (_sender, config) = watch::channel(Arc::new(of_fleet));
