@@ -62,6 +62,18 @@ impl Sidecar {
         true
     }
 
+    /// The fault of a server that does not answer a connect. A server in clear text may take the
+    /// start of a handshake for the start of a command, and wait for its end.
+    pub(super) fn silent_connect(&self) -> &'static str {
+        match self.options.server_tls {
+            Some(_) => {
+                "answers neither a connect nor the handshake of TLS: is it running, and does this \
+                port have TLS?"
+            }
+            None => "does not answer a connect: is it running, and is the network open?",
+        }
+    }
+
     /// The fault of an answer that is not RESP.
     pub(super) fn unreadable(&self, answer: &[u8], error: &dyn fmt::Display) -> String {
         match answer.first() {

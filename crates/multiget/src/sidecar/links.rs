@@ -388,10 +388,14 @@ impl Sidecar {
             CloseReason::ConnectFailed(_) => {
                 "refuses connections: is it running, and is this its address?"
             }
-            CloseReason::ConnectTimedOut => {
-                "does not answer a connect: is it running, and is the network open?"
+            CloseReason::ConnectTimedOut => self.silent_connect(),
+            _ if self.links[index].has_answered || self.options.server_tls.is_some() => {
+                "has closed the connection"
             }
-            _ => "has closed the connection",
+            _ => {
+                "has closed the connection before its first answer (if it has TLS, set \
+                --server-tls on)"
+            }
         };
         self.links[index].conn = None;
         if self.tls_failed(io, index, reason) {

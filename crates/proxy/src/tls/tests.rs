@@ -268,6 +268,36 @@ fn a_certificate_for_other_hosts_is_warned_of() {
     assert_eq!(warnings("[::1]:9042", Some("10.9.9.9:9042")), Vec::<String>::new());
 }
 
+/// A listener that its clients reach by a name of the certificate.
+fn by_name(listen: &str) -> HttpAddress {
+    HttpAddress { listen: listen.parse().expect("an address"), names: vec!["localhost".to_owned()] }
+}
+
+#[test]
+fn certificates_of_listeners_for_other_hosts_are_warned_of() {
+    let placed = Placed::new();
+    let warnings = |listen: &str| {
+        let address = HttpAddress::from(listen.parse::<std::net::SocketAddr>().expect("one"));
+        placed.write("token", "a-token-of-20-letters");
+        let config = Config {
+            admin: Some(address.clone()),
+            admin_tls_certificate: Some(placed.path("tls.crt")),
+            admin_tls_key: Some(placed.path("tls.key")),
+            admin_token_file: Some(placed.path("token")),
+            locks_http: Some(address),
+            locks_http_tls_certificate: Some(placed.path("tls.crt")),
+            locks_http_tls_key: Some(placed.path("tls.key")),
+            ..Config::default()
+        };
+        check(&config).expect("usable files")
+    };
+    let [admin, locks] = &warnings("10.0.0.1:9190")[..] else { panic!("two certificates") };
+    assert!(admin.starts_with("admin_tls_certificate") && admin.contains("clients reach 10.0.0.1"));
+    assert!(locks.starts_with("locks_http_tls_certificate"), "{locks}");
+    assert!(warnings("0.0.0.0:9190").is_empty(), "clients may reach it by any name");
+    assert!(warnings("127.0.0.1:9190").is_empty(), "the certificate is for localhost");
+}
+
 #[test]
 fn admin_pages_that_others_can_read_are_warned_of() {
     let placed = Placed::new();
@@ -275,7 +305,7 @@ fn admin_pages_that_others_can_read_are_warned_of() {
     let admin = |listen: &str, tls: bool, token: bool, ca: bool| {
         let file = |is_given: bool, name: &str| is_given.then(|| placed.path(name));
         let config = Config {
-            admin: Some(HttpAddress::from(listen.parse::<std::net::SocketAddr>().expect("one"))),
+            admin: Some(by_name(listen)),
             admin_tls_certificate: file(tls, "tls.crt"),
             admin_tls_key: file(tls, "tls.key"),
             admin_tls_client_ca: file(ca, "tls.crt"),
@@ -299,9 +329,7 @@ fn locks_over_http_that_others_can_read_are_warned_of() {
     let warnings = |listen: &str, tls: bool| {
         let file = |name: &str| tls.then(|| placed.path(name));
         let config = Config {
-            locks_http: Some(HttpAddress::from(
-                listen.parse::<std::net::SocketAddr>().expect("one"),
-            )),
+            locks_http: Some(by_name(listen)),
             locks_http_tls_certificate: file("tls.crt"),
             locks_http_tls_key: file("tls.key"),
             ..Config::default()
