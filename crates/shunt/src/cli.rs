@@ -4,8 +4,8 @@ use clap::{Args, Parser, Subcommand};
 use shunt_bench::cli::BenchCommand;
 
 use crate::console::{
-    Clients, Connections, FailedLogins, Hot, Kick, LogLevel, Nodes, Options, Queries, Ready, Reload,
-    Slow, Top,
+    Clients, Connections, FailedLogins, Hot, Kick, LogLevel, Nodes, Options, Queries, Ready,
+    Reload, Slow, Top,
 };
 use crate::doctor::Doctor;
 use crate::fleet::Fleet;
