@@ -105,7 +105,7 @@ fn upload_to(path: &str) -> Vec<u8> {
     [head.as_bytes(), &vec![b'x'; CREDIT_BYTES as usize]].concat()
 }
 
-pub(crate) fn upload() -> Vec<u8> {
+fn upload() -> Vec<u8> {
     upload_to("/echo")
 }
 

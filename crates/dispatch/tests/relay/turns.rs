@@ -5,11 +5,11 @@ use shunt_reactor::sim::{MILLISECOND, Options, SECOND};
 use crate::client::Outcome;
 use crate::requests::Request;
 use crate::scene::Scene;
-use crate::shares::{add_slow, download, upload};
+use crate::shares::{add_slow, download};
 
 /// Uploads that are under way.
 const EARLY: usize = 30;
-/// Answers or uploads of one client that are under way, and those of another that begin later.
+/// Answers of one client that are under way, and those of another that begin later.
 const MANY: usize = 56;
 const LATE: usize = 8;
 
@@ -51,26 +51,6 @@ fn answers_that_begin_late_on_a_full_connection_get_their_clients_share() {
         late > (early + late) / 5,
         "{late} bytes for {LATE} answers of one client, {early} for {MANY} of another"
     );
-}
-
-/// The connection to the agent takes 6.5 MB in a second, and one client sends more than that.
-#[test]
-fn an_upload_beside_many_of_another_client_has_that_clients_share() {
-    let plan = vec![Request::Upload(1 << 20)];
-    let mut scene = Scene::with_connections(34, narrow(), vec![plan], 4 * MANY);
-    let client = scene.clients[0];
-    let busy = add_slow(&mut scene, vec![upload()], 512 << 10);
-    scene.world.with(busy, |busy, _| busy.count = MANY);
-    let clients = std::mem::take(&mut scene.clients);
-    scene.wait_for_backends();
-    scene.clients = clients;
-    scene.world.post(busy, ());
-    scene.world.run_for(2 * SECOND);
-    scene.world.post(client, ());
-    scene.world.run_for(5 * SECOND);
-    let outcomes = &scene.world.host(client).outcomes;
-    assert!(matches!(outcomes[..], [Outcome::Whole { status: 200, .. }]), "{outcomes:?}");
-    assert_eq!(scene.world.host(busy).bytes, 0, "the other uploads go on");
 }
 
 #[test]

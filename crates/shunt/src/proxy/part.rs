@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use shunt_locks_http::Order;
-use shunt_proxy::admin::{Admin, Order as AdminOrder, Source};
+use shunt_proxy::admin::{Admin, Order as AdminOrder};
 use shunt_proxy::config::Config;
 use shunt_proxy::control::CoreMail;
 use shunt_proxy::metrics::CoreMetrics;
