@@ -77,6 +77,8 @@ def test_errors_count_by_kind_and_times_by_part(proxy, session):
 def test_a_group_outlives_its_last_client(proxy):
     cluster = cluster_of(proxy, "nightly")
     cluster.connect().execute("SELECT release_version FROM system.local")
+    # The page shows its last figures again for a second.
+    until(lambda: total(proxy, "nightly", "clients") > 0, "the page shows the clients", told=proxy.log_tail)
     sent = total(proxy, "nightly", "queries")
     cluster.shutdown()
     until(lambda: total(proxy, "nightly", "clients") == 0, "the clients are gone", told=proxy.log_tail)

@@ -89,10 +89,10 @@ fn a_client_that_waits_for_a_lock_hears_that_it_may_have_it() {
     let mut ring = LockTestbed::new(|_| {});
     let [holder, waiter] = [0; 2].map(|_| ring.client(None));
     assert!(ring.applies(holder, &take("fast_locks", "a", "me")));
-    let waits = "INSERT INTO shunt.fast_locks (name, owner, wait_ms) VALUES ('a', 'other', 9000) \
+    let waits = "INSERT INTO shunt.fast_locks (name, owner, wait_ms) VALUES ('a', 'other', 1500) \
         IF NOT EXISTS USING TTL 20";
     ring.testbed.send(waiter, &bytes::query(4, 7, waits));
-    ring.testbed.run_for(SECOND);
+    ring.testbed.run_for(SECOND / 2);
     close_all(&mut ring.testbed.scene);
     ring.testbed.closed(waiter);
     assert_eq!(errors(&ring.testbed.take_answers(waiter)), [(7, WRITE_TIMEOUT)]);
