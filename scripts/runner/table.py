@@ -73,7 +73,8 @@ def fill(text: str, known: dict) -> str:
 
 
 def placeholders() -> dict:
-    return {"pytest": PYTEST, "python": [PYTEST[0]], "bundled": BUNDLED, "target": str(TARGET), "shunt": [os.environ.get("SHUNT_BINARY", "")],
+    return {"pytest": PYTEST, "python": [PYTEST[0]], "bundled": BUNDLED, "root": str(ROOT), "target": str(TARGET),
+            "shunt": [os.environ.get("SHUNT_BINARY", "")],
             "extended": os.environ.get("SHUNT_EXTENDED", "3"), "now": str(int(time.time())),
             "path": os.environ.get("PATH", ""), "home": os.environ.get("HOME", "/")}
 
