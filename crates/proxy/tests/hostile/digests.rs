@@ -168,7 +168,7 @@ fn statements_on_locks_count_with_their_waits_and_errors() {
     assert!(!ring.applies(waiter, &take("other", "fast_locks")), "after a second and a half");
     let (code, _) = ring.ask(waiter, "SELECT nothing FROM shunt.fast_locks").error();
     let found = digests(&mut ring.testbed);
-    let shown = "INSERT INTO shunt.fast_locks (name, owner, wait_ms) VALUES (?, ?, ?) \
+    let shown = "INSERT INTO shunt.fast_locks (name, owner, wait_ms) VALUES (?, …) \
         IF NOT EXISTS USING TTL ?";
     let taken = row(&found, QueryKind::Query, shown);
     let totals = &taken.totals;
