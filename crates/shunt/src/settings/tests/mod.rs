@@ -74,6 +74,9 @@ fn needed(key: &str) -> Vec<String> {
         "admin_tls_client_ca" => &["--admin-tls-certificate=tls.crt", "--admin-tls-key=tls.key"],
         "unix_mode" | "unix_owner" => &["--listen=127.0.0.1:9042,unix:/run/shunt/cql.sock"],
         "client_backlog_bytes" => &["--clients-bytes-max=8GiB"],
+        "otlp_headers_file" | "otlp_ca" | "otlp_service_name" => {
+            &["--otlp-endpoint=https://192.0.2.9:4318"]
+        }
         "fleet_tls" => {
             &["--fleet=main", "--tls=optional", "--tls-certificate=tls.crt", "--tls-key=tls.key"]
         }
