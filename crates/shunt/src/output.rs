@@ -56,6 +56,7 @@ impl Patience {
     ///
     /// # Errors
     /// Another attempt would not help, or its time is over.
+    #[allow(clippy::disallowed_methods, reason = "the log and commands have threads of their own")]
     fn wait(&mut self, error: io::Error) -> io::Result<()> {
         match error.kind() {
             io::ErrorKind::Interrupted => Ok(()),
