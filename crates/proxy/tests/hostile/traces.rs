@@ -14,7 +14,7 @@ use shunt_reactor::sim::{HostId, MILLISECOND, SECOND};
 use shunt_testing::{bytes, simulated};
 use shunt_wire::cql::envelope::{HEADER_BYTES, flag, opcode};
 use shunt_wire::cql::message::error_code::{OVERLOADED, READ_TIMEOUT};
-use shunt_wire::cql::message::{ResultMessage, put};
+use shunt_wire::cql::message::{ResultMessage, put, split_response_prefix};
 
 use super::support::scene::SceneOptions;
 use super::testbed::Testbed;
@@ -110,7 +110,10 @@ fn an_execution_and_a_preparation_have_spans_too() {
     testbed.send(client, &with_trace(bytes::prepare(4, 1, statement), 1, 1));
     testbed.answered(client, 1);
     let answers = testbed.take_answers(client);
-    let Ok(ResultMessage::Prepared(prepared)) = ResultMessage::decode(4, &answers[0].body) else {
+    // The node gives the payload back.
+    let (flags, body) = (answers[0].header.flags, &answers[0].body);
+    let (_, message) = split_response_prefix(flags, body).expect("a prefix");
+    let Ok(ResultMessage::Prepared(prepared)) = ResultMessage::decode(4, message) else {
         panic!("{answers:?}")
     };
     let id = prepared.id.to_vec();
