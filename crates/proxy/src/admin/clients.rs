@@ -7,7 +7,7 @@
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
@@ -27,11 +27,11 @@ const MOST_QUERIES: usize = 256;
 
 /// The counts, asked from the cores.
 #[derive(Debug)]
-pub(super) struct Clients(Answer);
+pub(super) struct Clients(Answer, Mutex<group_metrics::Counters>);
 
 impl Clients {
     pub(super) fn new(mailboxes: Arc<[Mailbox]>) -> Self {
-        Self(Answer::new(mailboxes))
+        Self(Answer::new(mailboxes), Mutex::default())
     }
 
     /// The clients by role, address, keyspace, driver, version and TLS.
@@ -41,7 +41,9 @@ impl Clients {
 
     /// The same as metrics.
     pub(super) async fn metrics(&self) -> Vec<MetricFamily> {
-        group_metrics::families(&self.groups().await)
+        let groups = self.groups().await;
+        let mut counters = self.1.lock().unwrap_or_else(PoisonError::into_inner);
+        group_metrics::families(&groups, &mut counters)
     }
 }
 
@@ -277,7 +279,7 @@ mod tests {
         assert_eq!(value["total"]["clients"], 30_701);
         let sum: u64 = shown.iter().filter_map(|group| group["clients"].as_u64()).sum();
         assert_eq!(value["others"]["clients"], 30_701 - sum);
-        let families = group_metrics::families(&value);
+        let families = group_metrics::families(&value, &mut Default::default());
         let series = |name: &str| {
             let family = families.iter().find(|family| family.name == name).expect(name);
             family.values.len()
