@@ -39,7 +39,8 @@ impl Departed {
     }
 }
 
-/// The party whose groups have a share of the table: a role or, without a login, a host.
+/// The party whose groups have a share of the table: a role or, without a login, a host. A client
+/// may use all addresses of an IPv6 network of 64 bits, so that is one host.
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Party {
     Role(Arc<str>),
@@ -48,7 +49,11 @@ enum Party {
 
 impl Party {
     fn of(group: &Group) -> Party {
-        group.role.clone().map_or(Party::Host(group.address), Party::Role)
+        let host = match group.address {
+            ClientHost::Network(address) => ClientHost::counted(address),
+            user => user,
+        };
+        group.role.clone().map_or(Party::Host(host), Party::Role)
     }
 }
 
@@ -198,5 +203,22 @@ mod tests {
         let changed = groups.iter().filter(is_new).count();
         assert_eq!(changed, limits::DEPARTED_CHANGES_PER_SECOND as usize);
         assert_eq!(queries, u64::from(100 * most));
+    }
+
+    #[test]
+    fn a_client_with_many_addresses_leaves_others_their_places() {
+        let mut departed = DepartedGroups::default();
+        let at = |address: std::net::Ipv6Addr| Group {
+            role: None,
+            address: ClientHost::Network(address.into()),
+            ..group("", 0)
+        };
+        let other = at(std::net::Ipv6Addr::LOCALHOST);
+        departed.leave(other.clone(), one(), 0);
+        for number in 0..2 * limits::DEPARTED_GROUPS_MAX as u16 {
+            let address = std::net::Ipv6Addr::new(0x2001, 0xDB8, 0, 0, 0, 0, 0, number);
+            departed.leave(at(address), one(), u64::from(number) * limits::SECOND_NS / 10);
+        }
+        assert!(shown(&mut departed, limits::SECOND_NS).0.contains(&other));
     }
 }

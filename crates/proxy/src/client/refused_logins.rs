@@ -2,7 +2,8 @@
 //!
 //! Anybody may claim any role, so the record has a bound, and the host with most entries loses its
 //! oldest one when another needs room: a flood of roles from one host pushes out its own entries,
-//! and those of no other.
+//! and those of no other. An IPv6 network of 64 bits is one host there, because a single client may
+//! use all of its addresses.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -96,9 +97,10 @@ impl RefusedLogins {
     /// Forgets the oldest entry of the host that has most.
     fn make_room(&mut self) {
         let mut hosts = HashMap::<ClientHost, usize>::new();
-        self.0.keys().for_each(|(_, host, _)| *hosts.entry(*host).or_default() += 1);
+        let host_of = |login: &RefusedLogin| login.address.counted_host();
+        self.0.values().for_each(|login| *hosts.entry(host_of(login)).or_default() += 1);
         let Some(most) = hosts.values().copied().max() else { return };
-        let of_most = self.0.iter().filter(|((_, host, _), _)| hosts.get(host) == Some(&most));
+        let of_most = self.0.iter().filter(|(_, login)| hosts.get(&host_of(login)) == Some(&most));
         let oldest = of_most.min_by_key(|(_, login)| login.last_ns).map(|(key, _)| key.clone());
         if let Some(key) = oldest {
             self.0.remove(&key);
@@ -161,5 +163,19 @@ mod tests {
         assert!(roles().any(|role| role == "shop"), "the oldest of all stays");
         let last = format!("role{}", 10 * limits::REFUSED_LOGINS_MAX - 1);
         assert!(roles().any(|role| role == last));
+    }
+
+    #[test]
+    fn a_client_with_many_addresses_pushes_out_no_other() {
+        let mut record = RefusedLogins::default();
+        record.note(&who("shop", 2, 1), Closing::Authentication, "no", 0);
+        let names = PoolNames::new(Some(b"\0eve\0secret"), None);
+        for number in 0..2 * limits::REFUSED_LOGINS_MAX as u16 {
+            let address = std::net::Ipv6Addr::new(0x2001, 0xDB8, 0, 0, 0, 0, 0, number);
+            let who = Who::new(SocketAddr::from((address, 1)).into(), Some(&names), None);
+            record.note(&who, Closing::Authentication, "no", u64::from(number) + 1);
+        }
+        assert!(record.0.len() <= limits::REFUSED_LOGINS_MAX);
+        assert!(record.0.keys().any(|(role, ..)| &**role == "shop"));
     }
 }
