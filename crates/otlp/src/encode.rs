@@ -26,7 +26,7 @@ pub(crate) struct Resource<'a> {
 }
 
 /// Encodes the spans from `start` on, as many as one request takes. Returns the request's body and
-/// the number of its spans.
+/// the number of its spans, which is 0 without spans only.
 pub(crate) fn request(resource: &Resource<'_>, spans: &[Span]) -> (Vec<u8>, usize) {
     let mut attributes = vec![
         text("service.name", resource.service_name),
@@ -43,10 +43,10 @@ pub(crate) fn request(resource: &Resource<'_>, spans: &[Span]) -> (Vec<u8>, usiz
     );
     let mut count = 0;
     for span in spans.iter().take(BATCH_SPANS_MAX) {
-        if body.len() >= BATCH_BYTES_MAX {
-            break;
-        }
         if count > 0 {
+            if body.len() >= BATCH_BYTES_MAX {
+                break;
+            }
             body.push(',');
         }
         body.push_str(&encoded(span).to_string());

@@ -238,3 +238,12 @@ fn a_request_of_long_spans_stays_within_its_bytes() {
     let body: Value = serde_json::from_slice(&body).expect("JSON");
     assert_eq!(spans_of(&body).len(), count);
 }
+
+/// Otherwise the exporter would send requests without spans for ever.
+#[test]
+fn a_request_has_a_span_whatever_the_length_of_the_name() {
+    let name = "x".repeat(encode::BATCH_BYTES_MAX);
+    let resource = encode::Resource { service_name: &name, version: "0", host: "" };
+    let (_, count) = encode::request(&resource, &[span(1), span(2)]);
+    assert_eq!(count, 1);
+}
