@@ -42,15 +42,16 @@ pub(crate) fn send(core: &mut Core, io: &mut Io, closing: &[ClientRef]) {
     for key in core.links.keys() {
         let Some(link) = core.links.get(key).filter(|link| !link.is_unused()) else { continue };
         let pending = link.streams.iter().map(|(_, pending)| pending);
-        let pending: Vec<Pending> =
-            pending.filter(|one| one.purpose == Purpose::Client).copied().collect();
-        tell_of(core, io, &busy, pending);
+        let is_meant = |one: &&Pending| one.purpose == Purpose::Client && has(&busy, one.client);
+        let pending: Vec<Pending> = pending.filter(is_meant).copied().collect();
+        tell_of(core, io, pending);
     }
     // Those that wait for a node to prepare their statement may still be sent, and the nodes have
     // carried out those that wait for agreement.
     let repairs = core.retries.repairs.iter().map(|(_, repair)| repair.pending);
-    let waiting: Vec<Pending> = repairs.chain(core.retries.awaiting.requests().copied()).collect();
-    tell_of(core, io, &busy, waiting);
+    let waiting = repairs.chain(core.retries.awaiting.requests().copied());
+    let waiting: Vec<Pending> = waiting.filter(|one| has(&busy, one.client)).collect();
+    tell_of(core, io, waiting);
     let split = core.retries.multigets.requests().chain(permission::waiting(core));
     let unchanged: Vec<(ClientRef, i16)> =
         split.filter(|(client, _)| has(&busy, *client)).collect();
@@ -68,9 +69,9 @@ fn has(clients: &[ClientRef], wanted: ClientRef) -> bool {
     clients.binary_search_by_key(&key(&wanted), key).is_ok()
 }
 
-/// Answers those of the requests that are of these clients.
-fn tell_of(core: &mut Core, io: &mut Io, clients: &[ClientRef], requests: Vec<Pending>) {
-    for pending in requests.into_iter().filter(|pending| has(clients, pending.client)) {
+/// Answers these requests.
+fn tell_of(core: &mut Core, io: &mut Io, requests: Vec<Pending>) {
+    for pending in requests {
         let pending = Pending { fate_unknown: true, ..pending };
         let why = if failure::may_have_changed(&pending) { IN_DOUBT } else { CLOSED };
         let error = failure::failure(&pending, Outcome::LinkLost, why);

@@ -67,7 +67,8 @@ impl Times {
         }
         let others = other.total.iter().chain(&other.wait).chain(&other.node);
         for (bucket, more) in self.buckets().zip(others) {
-            *bucket += more;
+            // Halved buckets of parts may add up to a little more than `count`.
+            *bucket = bucket.saturating_add(*more);
         }
         self.count += other.count;
     }
