@@ -1,9 +1,10 @@
 //! Counts a core's clients by their identity, when `/status` asks for it.
 //!
 //! The count does not hold the core up: it takes [`limits::CENSUS_STEP`] clients at a time, and the
-//! core serves its connections in between. Clients that come or go meanwhile may be counted or not.
+//! core serves its connections in between. Clients that come meanwhile may be counted or not; those
+//! that go are taken back, because [`DepartedGroups`] has them then, and no query counts twice.
 //! However many clients differ, memory is bounded: beyond [`limits::CENSUS_GROUPS_MAX`] groups the
-//! rest counts as one. [`DepartedGroups`] adds the clients that have left.
+//! rest counts as one.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -121,6 +122,18 @@ impl Tally {
         self.bytes_out += other.bytes_out;
         self.times.add(&other.times);
     }
+
+    /// Takes a client back that was added. Its times stay, as those of the last queries do.
+    fn take_back(&mut self, one: &Tally) {
+        self.clients = self.clients.saturating_sub(one.clients);
+        self.paused = self.paused.saturating_sub(one.paused);
+        self.in_flight = self.in_flight.saturating_sub(one.in_flight);
+        self.queries = self.queries.saturating_sub(one.queries);
+        self.queries_per_second = self.queries_per_second.saturating_sub(one.queries_per_second);
+        self.errors.take_back(one.errors);
+        self.bytes_in = self.bytes_in.saturating_sub(one.bytes_in);
+        self.bytes_out = self.bytes_out.saturating_sub(one.bytes_out);
+    }
 }
 
 /// The count of one core.
@@ -168,6 +181,20 @@ impl Census {
         }
         self.next = end;
         end < clients.capacity()
+    }
+
+    /// Takes a client back that leaves after it was counted.
+    pub(crate) fn leave(&mut self, slot: u32, client: &Client, group: &Group) {
+        if slot as usize >= self.next {
+            return;
+        }
+        let one = Tally::of(client);
+        let CoreCensus { groups, others, .. } = &mut self.counted;
+        match groups.get_mut(group) {
+            Some(tally) if tally.clients > 1 => tally.take_back(&one),
+            Some(_) => drop(groups.remove(group)),
+            None => others.take_back(&one),
+        }
     }
 }
 
@@ -254,6 +281,32 @@ mod tests {
         assert_eq!(counted.groups.len(), limits::CENSUS_GROUPS_MAX);
         assert_eq!(counted.others.clients, 100_000 - limits::CENSUS_GROUPS_MAX as u64);
         assert_eq!(count(&Clients::default()).0.groups.len(), 0);
+    }
+
+    #[test]
+    fn a_client_that_leaves_during_a_count_is_counted_once() {
+        let (mut clients, mut departed) = (Clients::default(), DepartedGroups::default());
+        let all = 2 * limits::CENSUS_STEP as u32;
+        for number in 0..all {
+            add_client(&mut clients, number, [10, 0, 0, (number == 0).into()]);
+            clients.get_mut(number).expect("client").traffic.count(10);
+        }
+        let (sender, _receiver) = mpsc::channel(1);
+        let mut census = Census::new(0, sender);
+        assert!(census.step(&clients, &Pools::default()));
+        // The only one of its group, one of many that are counted, and one that is not counted yet.
+        for slot in [0, 1, all - 1] {
+            let client = clients.try_remove(slot).expect("client");
+            let group = Group::of(&client, None);
+            census.leave(slot, &client, &group);
+            departed.leave(group, Tally::of_queries(&client), 0);
+        }
+        while census.step(&clients, &Pools::default()) {}
+        departed.join(&mut census.counted, 1);
+        let tallies = census.counted.groups.values();
+        let sums = tallies.map(|tally| (tally.clients, tally.queries, tally.bytes_in));
+        let sums = sums.fold((0, 0, 0), |all, one| (all.0 + one.0, all.1 + one.1, all.2 + one.2));
+        assert_eq!(sums, (u64::from(all) - 3, u64::from(all), 10 * u64::from(all)));
     }
 
     #[test]

@@ -106,6 +106,9 @@ fn forget(core: &mut Core, io: &mut Io, slot: u32) {
     if client.phase == Phase::Ready {
         let pool = client.pool.and_then(|pool| core.router.pools.get(pool));
         let group = Group::of(&client, pool.map(|pool| &pool.names));
+        if let Some(census) = &mut core.reports.census {
+            census.leave(slot, &client, &group);
+        }
         core.reports.departed.leave(group, Tally::of_queries(&client), io.now_ns());
     }
     core.context.metrics.clients.sub(1);

@@ -18,6 +18,13 @@ impl Errors {
         }
     }
 
+    /// Takes errors back that were added.
+    pub(crate) fn take_back(&mut self, other: Errors) {
+        for (errors, fewer) in self.0.iter_mut().zip(other.0) {
+            *errors = errors.saturating_sub(fewer);
+        }
+    }
+
     /// Errors of all kinds.
     pub fn total(&self) -> u64 {
         self.0.iter().sum()
