@@ -296,9 +296,11 @@ fn begin(
             "Shunt: the tables of {keyspace} take part in no transactions"
         )));
     }
-    let login = core.router.pools.get(pool).and_then(|pool| pool.key.token());
+    let pool_of_client = core.router.pools.get(pool);
+    let login = pool_of_client.and_then(|pool| pool.key.token());
+    let account = pool_of_client.map(|pool| pool.account).unwrap_or_default();
     let modes = &mut core.fleet.transactions.modes;
-    if !modes.has_room(&login) {
+    if !modes.has_room(account) {
         return Err(Fault::overloaded(
             "Shunt: too many changes of modes, in all or of this role, are under way; ask again",
         ));
@@ -307,7 +309,7 @@ fn begin(
     let number = modes.number;
     let (table, mode) = (change.table.name, change.mode);
     let step = Step::Unasked(io.now_ns());
-    let change = Change { ticket, pool, login, keyspace, table, mode, step };
+    let change = Change { ticket, pool, login, account, keyspace, table, mode, step };
     modes.changes.insert(number, change);
     look_up(core, io, number);
     Ok(())

@@ -8,11 +8,12 @@ use shunt_language::transaction::mode::TransactionalMode;
 use shunt_locks::Ticket;
 use shunt_transactions::catalogue::switching::{Full, Held};
 
+use crate::client::account::Account;
 use crate::fleet::forwarding::Login;
 use crate::ids::PoolId;
 use crate::transactions::modes::polling::Polling;
 
-/// Changes under way on one core. One login gets half of them.
+/// Changes under way on one core. One role gets half of them: it may have any number of logins.
 const CHANGES_MAX: usize = 64;
 
 /// A change of a table's mode.
@@ -22,6 +23,8 @@ pub(crate) struct Change {
     /// node is asked.
     pub(crate) pool: PoolId,
     pub(crate) login: Login,
+    /// The role whose share the change counts against.
+    pub(crate) account: Account,
     pub(crate) keyspace: String,
     pub(crate) table: String,
     pub(crate) mode: TransactionalMode,
@@ -91,10 +94,10 @@ pub(crate) struct Modes {
 }
 
 impl Modes {
-    /// True if one more change of this login may be under way.
-    pub(crate) fn has_room(&self, login: &Login) -> bool {
-        let of_login = self.changes.values().filter(|change| change.login == *login).count();
-        self.changes.len() < CHANGES_MAX && of_login < CHANGES_MAX / 2
+    /// True if one more change of this role may be under way.
+    pub(crate) fn has_room(&self, account: Account) -> bool {
+        let of_role = self.changes.values().filter(|change| change.account == account).count();
+        self.changes.len() < CHANGES_MAX && of_role < CHANGES_MAX / 2
     }
 }
 
@@ -114,27 +117,38 @@ mod tests {
     use super::*;
 
     #[test]
-    fn changes_of_one_login_leave_room_for_those_of_others() {
-        let login = |name: &str| -> Login { Some(Arc::from(name.as_bytes())) };
+    fn changes_of_one_role_leave_room_for_those_of_others_whatever_its_logins() {
+        let login = |token: &str| -> Login { Some(Arc::from(token.as_bytes())) };
         let mut modes = Modes::default();
-        let (ann, bob) = (login("ann"), login("bob"));
-        for (login, room) in [(&ann, CHANGES_MAX / 2), (&None, CHANGES_MAX / 2), (&bob, 0)] {
-            let before = modes.changes.len();
-            while modes.has_room(login) {
-                begin(&mut modes, login);
-            }
-            assert_eq!(modes.changes.len() - before, room, "{login:?}");
-        }
+        let of_ann = |number: u64| login(&format!("{number}\0ann\0secret"));
+        let bob = login("\0bob\0secret");
+        assert_eq!(fill(&mut modes, of_ann), CHANGES_MAX / 2, "its logins differ");
+        assert_eq!(fill(&mut modes, |_| None), CHANGES_MAX / 2, "clients without a login");
+        assert_eq!(fill(&mut modes, |_| bob.clone()), 0, "there is no room at all");
         modes.changes.remove(&1);
-        assert!(modes.has_room(&bob));
+        assert!(modes.has_room(Account::of(bob.as_deref())));
     }
 
-    fn begin(modes: &mut Modes, login: &Login) {
+    /// Begins changes as long as there is room. Returns their number.
+    fn fill(modes: &mut Modes, login: impl Fn(u64) -> Login) -> usize {
+        let before = modes.changes.len();
+        loop {
+            let login = login(modes.number);
+            let account = Account::of(login.as_deref());
+            if !modes.has_room(account) {
+                return modes.changes.len() - before;
+            }
+            begin(modes, login, account);
+        }
+    }
+
+    fn begin(modes: &mut Modes, login: Login, account: Account) {
         modes.number += 1;
         let change = Change {
             ticket: Ticket(modes.number),
             pool: PoolId::NONE,
-            login: login.clone(),
+            login,
+            account,
             keyspace: String::new(),
             table: String::new(),
             mode: TransactionalMode::Full,
