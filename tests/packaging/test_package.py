@@ -59,6 +59,22 @@ def test_every_unit_starts_a_file_of_a_package(root):
         assert program == "/usr/bin/shunt-node" or (root / program[1:]).exists(), unit
 
 
+@pytest.mark.parametrize("package", ["shunt", "shunt-node"])
+@pytest.mark.parametrize("script, words", [("postinst", ["configure", "0.1.0"]), ("prerm", ["remove"]), ("postrm", ["remove"])])
+def test_a_service_that_does_not_obey_leaves_no_package_half_installed(package, script, words, tmp_path):
+    """The scripts run with a systemctl that can do nothing but read units again."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name, text in [("systemctl", '[ "$1" = daemon-reload ]'), ("systemd-sysusers", "true")]:
+        (programs / name).write_text(f"#!/bin/sh\n{text}\n")
+        (programs / name).chmod(0o755)
+    text = (ROOT / "packaging/deb" / package / script).read_text().replace("/run/systemd/system", str(tmp_path))
+    done = subprocess.run(["sh", "-c", text, script, *words], capture_output=True, text=True,
+                          env={"PATH": f"{programs}:{os.environ['PATH']}"})
+    assert done.returncode == 0, done.stderr
+    assert (script == "postinst") == ("not started again" in done.stderr), done.stderr
+
+
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
 def test_units_are_hardened(unit, root):
     if not shutil.which("systemd-analyze"):
