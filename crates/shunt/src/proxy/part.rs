@@ -365,7 +365,7 @@ mod tests {
         }
     }
 
-    fn started_with(config: Config) -> ProxyPart {
+    pub(super) fn started_with(config: Config) -> ProxyPart {
         start(bind(config).unwrap(), Vec::new(), None, &Events::new()).unwrap().part
     }
 

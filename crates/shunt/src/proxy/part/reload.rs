@@ -114,18 +114,23 @@ impl ProxyPart {
         self.tell_changes(&reloaded, &new);
         self.pages.set_settings(Arc::new(new), sources);
         if !reloaded.changed.is_empty() {
-            self.put_into_force(&reload.filter, files, reloaded.config.clone());
+            self.put_into_force(&reload.filter, Some(files), reloaded.config.clone());
         }
         Ok(reloaded)
     }
 
     /// Checks a configuration against the ring, and reads the files that it names.
-    pub(super) fn check_surroundings(&self, config: &Config) -> Result<Files, Vec<String>> {
+    fn check_surroundings(&self, config: &Config) -> Result<Files, Vec<String>> {
         if let Err(why) = self.pages.has_datacentre(config.local_datacentre.as_deref()) {
             error!(%why, "the configuration stays as it is, because the new one does not match \
             the ring");
             return Err(vec![why]);
         }
+        self.prepare_files(config)
+    }
+
+    /// Reads the files of TLS that a configuration names.
+    pub(super) fn prepare_files(&self, config: &Config) -> Result<Files, Vec<String>> {
         let listeners = self.listeners.prepare(client_options(config));
         let outgoing = self.outgoing.prepare(config);
         listeners.and_then(|listeners| Ok(Files { listeners, outgoing: outgoing? })).map_err(
@@ -137,11 +142,19 @@ impl ProxyPart {
         )
     }
 
-    /// Puts a configuration into force that was checked, with its files.
-    pub(super) fn put_into_force(&mut self, filter: &FilterHandle, files: Files, config: Config) {
+    /// Puts a configuration into force that was checked, with its files. Without files, those in use
+    /// stay.
+    pub(super) fn put_into_force(
+        &mut self,
+        filter: &FilterHandle,
+        files: Option<Files>,
+        config: Config,
+    ) {
         filter.set(&config.log);
-        self.listeners.apply(files.listeners);
-        self.outgoing.apply(files.outgoing);
+        if let Some(Files { listeners, outgoing }) = files {
+            self.listeners.apply(listeners);
+            self.outgoing.apply(outgoing);
+        }
         self.apply(config);
     }
 
