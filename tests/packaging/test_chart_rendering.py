@@ -46,6 +46,7 @@ def test_helm_has_nothing_to_say(shape):
     ([*NAMED, "--set", "login.secretName=shunt"], "login.username: name the role"),
     ([*NAMED, "--set", "mode=fleet,tls.secretName=t"], "tls.mode: the proxies of a fleet"),
     ([*NAMED, "--set", "mode=sidecar"], "sidecar.podSpec.containers: name the containers"),
+    ([*NAMED, "--set", "mode=sidecar,networkPolicy.enabled=true,sidecar.podSpec.containers[0].name=shop"], "networkPolicy: in mode sidecar"),
     ([*NAMED, "--set", "tls.clientAuth=required"], "tls.clientAuth: certificates of clients need tls.secretName"),
     ([*NAMED, "--set", "nodeTLS.enabled=true"], "nodeTLS.secretName: name the Secret"),
     ([*NAMED, "--set", "config.listen=a"], "config.listen: the chart sets it"),

@@ -104,6 +104,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- fail "tls.mode: the proxies of a fleet reach each other at the addresses of pods, which no certificate has, so they need clear text: set optional" -}}
 {{- end -}}
 {{- if and (eq .mode "sidecar") (not .sidecar.podSpec.containers) }}{{ fail "sidecar.podSpec.containers: name the containers of the application" }}{{ end -}}
+{{- if and (eq .mode "sidecar") .networkPolicy.enabled }}{{ fail "networkPolicy: in mode sidecar it would close the application's own ports; write a policy for the application" }}{{ end -}}
 {{- if and (ne .tls.clientAuth "none") (not .tls.secretName) }}{{ fail "tls.clientAuth: certificates of clients need tls.secretName" }}{{ end -}}
 {{- if .config.admin_tls_client_ca }}{{ fail "config.admin_tls_client_ca: the kubelet has no certificate for its probes; use admin.tokenSecretName" }}{{ end -}}
 {{- if .config.admin_tls_certificate }}{{ fail "config.admin_tls_certificate: the probes use http; use admin.tokenSecretName" }}{{ end -}}
