@@ -66,6 +66,22 @@ def test_the_archive_of_the_chart_has_its_files_and_no_chance(release):
     assert {"shunt/Chart.yaml", "shunt/values.yaml", "shunt/values.schema.json", "shunt/templates/tier.yaml"} <= names
 
 
+def test_packages_of_earlier_versions_are_left_out(release, tmp_path, monkeypatch):
+    monkeypatch.setattr(release, "PACKAGES", tmp_path)
+    wanted = ["shunt_2.0.0_amd64.deb", "shunt-2.0.0-1.x86_64.rpm", "shunt-node_2.0.0_amd64.deb", "shunt-node-2.0.0-1.x86_64.rpm"]
+    for name in [*wanted, "shunt_1.0.0_amd64.deb", "shunt.debug"]:
+        (tmp_path / name).touch()
+    assert [path.name for path in release.built_packages("2.0.0")] == wanted
+    (tmp_path / wanted[2]).unlink()
+    with pytest.raises(release.Fault, match=wanted[2]):
+        release.built_packages("2.0.0")
+
+
+def test_the_bill_of_an_image_is_of_the_target_that_is_built(release):
+    assert "target=$machine-unknown-linux-gnu\n" in (ROOT / "packaging/build").read_text()
+    assert (release.AMD64, release.ARM64) == ("x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu")
+
+
 def test_the_sums_are_those_of_sha256sum(release, tmp_path):
     (tmp_path / "a").write_text("a file\n")
     (tmp_path / "b").write_bytes(b"\0" * 70000)
