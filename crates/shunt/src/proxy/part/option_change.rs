@@ -46,7 +46,8 @@ impl ProxyPart {
         value: Option<&str>,
     ) -> Result<serde_json::Value, Vec<String>> {
         let refused = |why: &str| vec![why.to_owned()];
-        if self.acceptor.is_none() {
+        // The log may have to say why a drain takes long.
+        if self.acceptor.is_none() && name != "log" {
             return Err(refused("the proxy is ending"));
         }
         let option = changeable(name).map_err(|why| vec![why])?;
@@ -207,6 +208,7 @@ mod tests {
         assert_eq!(clients_max(&part), 900);
         assert_eq!(end(&mut part), []);
         assert!(error(part.set_option("clients_max", Some("7"))).contains("ending"));
+        assert!(part.set_option("log", Some("debug")).is_ok());
     }
 
     #[test]
