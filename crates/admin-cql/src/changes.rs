@@ -246,7 +246,7 @@ fn text_of(term: &Prepared, name: &str, bindings: &dyn Bindings) -> Result<Strin
     String::from_utf8(bytes).map_err(|_| Fault::invalid(format!("{name} is not a text")))
 }
 
-/// Changes an option; without a value, the option gets the value of flags and file again.
+/// Changes an option; without a value, the option gets the value from flags and file again.
 async fn set(
     pages: &Pages,
     name: &str,
@@ -258,7 +258,7 @@ async fn set(
     let line = match value {
         _ if is_same => format!("{name} has this value already"),
         Some(_) => "the value holds until the next successful reload, or a restart".to_owned(),
-        None => format!("{name} has the value of flags and file again"),
+        None => format!("{name} has the value from flags and file again"),
     };
     Ok(vec![line])
 }

@@ -563,7 +563,7 @@ options! {
 
     section "Traces";
 
-    /// Collector of OpenTelemetry that gets spans of traced requests, a URL, or `off`
+    /// URL of the OpenTelemetry collector for spans of traced requests, or `off`
     otlp_endpoint: Option<Endpoint> {
         kind: Collector, value: "URL", default: "off",
         allowed: Form("URL or `off`", "http://127.0.0.1:4318"), change: OnReload,

@@ -42,7 +42,7 @@ pub(super) const CLIENTS: &[Column] = &[
         "queries_per_second",
         "bigint",
         "/queries_per_second",
-        "queries in a second, of the last two seconds",
+        "queries per second, over the last two seconds",
     ),
     column("errors", "bigint", "/errors", "queries that ended with an error"),
     column("bytes_in", "bigint", "/bytes_in", "bytes of requests"),
@@ -64,19 +64,24 @@ pub(super) const LINKS: &[Column] = &[
         "ready, full, retiring, or the step of opening: connecting, agent, options, startup, \
          login, identity, use",
     ),
-    column("purpose", "text", "/purpose", "serves, or why it opens beside those that serve"),
+    column(
+        "purpose",
+        "text",
+        "/purpose",
+        "`serves`, or the reason for opening it beside links that serve",
+    ),
     column("layout", "text", "/layout", "envelopes, segments or aggregated"),
     column("protocol_version", "int", "/protocol_version", "3, 4 or 5"),
     column("tls", "text", "/tls", "version of TLS; null: clear text"),
     column("through_agent", "boolean", "/through_agent", "true if an agent relays it"),
     column("in_flight", "bigint", "/in_flight", "requests without an answer"),
-    column("in_flight_max", "bigint", "/in_flight_max", "most that it may have"),
-    column("timed_out", "bigint", "/timed_out", "requests in flight whose time is over"),
+    column("in_flight_max", "bigint", "/in_flight_max", "limit of `in_flight`"),
+    column("timed_out", "bigint", "/timed_out", "requests in flight that have timed out"),
     column("clients_waiting", "bigint", "/clients_waiting", "clients that wait for room"),
     column("backlog_bytes", "bigint", "/backlog_bytes", "bytes that the node has not taken yet"),
     column("retained_bytes", "bigint", "/retained_bytes", "bytes kept for further attempts"),
     column("silent_ms", "bigint", "/silent_ms", "time since the node's last bytes"),
-    column("ready_ms", "bigint", "/ready_ms", "time since it takes queries"),
+    column("ready_ms", "bigint", "/ready_ms", "time since it began to take queries"),
 ];
 
 pub(super) const POOLS: &[Column] = &[
@@ -97,13 +102,13 @@ pub(super) const POOLS: &[Column] = &[
 ];
 
 pub(super) const FAILED_LOGINS: &[Column] = &[
-    column("role", "text", "/role", "role that the client claims; `none` without one"),
+    column("role", "text", "/role", "role that the client claims; `none` if it claims none"),
     column("address", "text", "/address", "address of the client, without its port"),
     column(
         "reason",
         "text",
         "/reason",
-        "`authentication`: a node refuses it; `login_unchecked`: no node judged it in time; \
+        "`authentication`: a node refused it; `login_unchecked`: no node judged it in time; \
          `no_identity`: no identity matches the certificate",
     ),
     column("count", "bigint", "/count", "failed logins with this role, address and reason"),

@@ -119,7 +119,7 @@ pub(super) fn families(groups: &Value, counters: &mut Counters) -> Vec<MetricFam
             (labels, *number)
         })
     });
-    let help = "Queries that ended with an error, by its kind.";
+    let help = "Queries that ended with an error, by kind.";
     let values = by_kind.collect();
     families.push(MetricFamily { name: "shunt_group_errors", help, unit: None, kind, values });
     families

@@ -112,7 +112,7 @@ fn option(parameters: &Value) -> Result<(String, Option<String>), &'static str> 
     let value = match parameters.get("value") {
         Some(Value::Null) => None,
         Some(Value::String(text)) => Some(text.clone()),
-        _ => return Err("`value` is missing: a text, or null for the value of flags and file"),
+        _ => return Err("`value` is missing: a text, or null for the value from flags and file"),
     };
     Ok((name.to_owned(), value))
 }
