@@ -1,13 +1,13 @@
-//! Spans as JSON: `ExportTraceServiceRequest` of the OTLP specification, in the mapping of
-//! "JSON Protobuf Encoding". Numbers of 64 bits are texts, ids are hexadecimal, enums are numbers.
+//! Spans as JSON: `ExportTraceServiceRequest` of the OTLP specification, in the mapping of "JSON
+//! Protobuf Encoding". 64-bit numbers are strings, ids are hexadecimal, enums are numbers.
 
 use serde_json::{Value, json};
 
 use crate::span::{Attribute, Kind, Span};
 
-/// Spans of one request.
+/// Most spans in one request.
 pub(crate) const BATCH_SPANS_MAX: usize = 512;
-/// Bytes of one request, up to one span more.
+/// Bytes of one request; its last span may exceed them.
 pub(crate) const BATCH_BYTES_MAX: usize = 1 << 20;
 
 /// Flags of a span (`SpanFlags`): sampled, and whether the parent is in another process.
@@ -17,7 +17,7 @@ const IS_REMOTE: u32 = 0x200;
 /// `STATUS_CODE_ERROR`.
 const STATUS_ERROR: u32 = 2;
 
-/// Name and version of the program, which produces the spans.
+/// Name and version of the program that produces the spans.
 pub(crate) struct Resource<'a> {
     pub(crate) service_name: &'a str,
     pub(crate) version: &'a str,
@@ -25,8 +25,8 @@ pub(crate) struct Resource<'a> {
     pub(crate) host: &'a str,
 }
 
-/// Encodes the spans from `start` on, as many as one request takes. Returns the request's body and
-/// the number of its spans, which is 0 without spans only.
+/// Encodes the spans from `start` on, as many as fit into one request. Returns the request's body
+/// and the number of its spans, which is 0 only if there are none.
 pub(crate) fn request(resource: &Resource<'_>, spans: &[Span]) -> (Vec<u8>, usize) {
     let mut attributes = vec![
         text("service.name", resource.service_name),

@@ -22,7 +22,7 @@ impl Endpoint {
     /// Reads the base URL of a collector; requests go to `/v1/traces` below it.
     ///
     /// # Errors
-    /// The fault, for the caller to put behind the text.
+    /// The fault, which the caller puts behind the text.
     pub fn parse(text: &str) -> Result<Endpoint, String> {
         let uri: Uri = text.parse().map_err(|error| format!("is not a URL: {error}"))?;
         let (has_tls, default_port) = match uri.scheme_str() {

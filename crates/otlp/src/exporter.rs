@@ -1,9 +1,9 @@
 //! The queue of spans, and the task that empties it.
 //!
-//! One request is under way at a time. A request that failed in a way that may pass is repeated
-//! with growing pauses, as "Failures" of the specification says, and given up when its spans are
-//! too old to be of use. Repeats never go on beyond that time, never overlap, and never keep more
-//! than one request besides the queue.
+//! One request is under way at a time. A request whose failure may pass is sent again after growing
+//! pauses, as the section "Failures" of the specification says, and given up when its spans are too
+//! old to be of use. Retries must never go on beyond that time, overlap, or keep more than one
+//! request besides the queue.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -46,7 +46,7 @@ const OPTION_NAMES: OptionNames = OptionNames {
     name: "otlp_endpoint",
 };
 
-/// The collector, and the words by which spans name this program.
+/// The collector, and the names of this program in spans.
 #[derive(Debug)]
 pub struct Settings {
     pub(crate) endpoint: Endpoint,
@@ -90,7 +90,7 @@ impl Settings {
     }
 }
 
-/// The entrance of the queue.
+/// The sending end of the queue.
 #[derive(Clone, Debug)]
 pub struct SpanSender {
     queue: mpsc::Sender<Span>,
@@ -98,8 +98,8 @@ pub struct SpanSender {
 }
 
 impl SpanSender {
-    /// Puts a span into the queue; without room it is dropped and counted. Only the thread of the
-    /// exporter may call it.
+    /// Puts a span into the queue. In a full queue, it is dropped and counted. Only the thread of
+    /// the exporter may call it.
     pub fn send(&self, span: Span) {
         if self.queue.try_send(span).is_err() {
             self.metrics.dropped.of(Loss::QueueFull).add(1);
@@ -120,7 +120,7 @@ pub struct Exporter {
 }
 
 impl Exporter {
-    /// Makes the task and the entrance of its queue. Without settings it drops what comes.
+    /// Creates the task and the sender of its queue. Without settings, the task drops all spans.
     pub fn new(
         settings: watch::Receiver<Option<Arc<Settings>>>,
         metrics: Arc<ExportMetrics>,
@@ -143,7 +143,7 @@ impl Exporter {
         }
     }
 
-    /// Sends the first of these spans; returns how many they are.
+    /// Sends the first of these spans; returns the number of spans sent.
     async fn export(&mut self, spans: &[Span]) -> usize {
         let Some(settings) = self.settings.borrow().clone() else {
             self.metrics.dropped.of(Loss::SwitchedOff).add(spans.len() as u64);
@@ -159,7 +159,7 @@ impl Exporter {
         count
     }
 
-    /// Sends one request, again if need be.
+    /// Sends one request, and retries if necessary.
     async fn deliver(&mut self, body: Bytes, count: u64) {
         let until = Instant::now() + KEPT;
         let mut pause = PAUSE_FIRST;
@@ -206,7 +206,7 @@ impl Exporter {
         }
     }
 
-    /// Three quarters to five quarters of a pause, so that proxies do not come at once.
+    /// Three quarters to five quarters of a pause, so that proxies do not all retry at once.
     fn jittered(&mut self, pause: Duration) -> Duration {
         self.seed ^= self.seed << 13;
         self.seed ^= self.seed >> 7;

@@ -14,7 +14,7 @@ const OWN: [&str; 5] =
 /// Reads the file, one `Name: value` on each line; lines that begin with `#` are comments.
 ///
 /// # Errors
-/// The file cannot be read, or a line is no header. The text shows no value.
+/// The file cannot be read, or a line is not a header. The message shows no value.
 pub(crate) fn read(path: &Path) -> Result<Vec<(HeaderName, HeaderValue)>, String> {
     let shown = path.display();
     let file = SmallFile::read(path, FILE_BYTES_MAX).map_err(|why| format!("{shown}: {why}"))?;
@@ -28,12 +28,12 @@ pub(crate) fn read(path: &Path) -> Result<Vec<(HeaderName, HeaderValue)>, String
         let fault = |why: &str| format!("{shown}: line {}: {why}", number + 1);
         let (name, value) = line.split_once(':').ok_or_else(|| fault("expected `Name: value`"))?;
         let name: HeaderName =
-            name.trim().parse().map_err(|_| fault("the name is none of a header"))?;
+            name.trim().parse().map_err(|_| fault("the name is not valid for a header"))?;
         if OWN.contains(&name.as_str()) {
             return Err(fault("the proxy sets this header itself"));
         }
         let mut value: HeaderValue =
-            value.trim().parse().map_err(|_| fault("the value is none of a header"))?;
+            value.trim().parse().map_err(|_| fault("the value is not valid for a header"))?;
         value.set_sensitive(true);
         headers.push((name, value));
     }

@@ -6,9 +6,9 @@
 //! ```
 //!
 //! An [`Exporter`] is a task of a tokio runtime, away from the event loops. A collector that is
-//! away, slow or hostile costs the queue, one request and one answer, each of bounded size, and one
-//! connection; spans beyond that are dropped and counted. JSON is one of the two stable encodings
-//! of the specification, and needs no generated code and no further crate.
+//! unreachable, slow or hostile costs the queue, one request and one answer, each of bounded size,
+//! and one connection; spans beyond that are dropped and counted. JSON is one of the
+//! specification's two stable encodings, and needs no generated code and no other crate.
 
 mod encode;
 mod endpoint;

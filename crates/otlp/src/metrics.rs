@@ -7,21 +7,21 @@ use shunt_admin::{Counter, Encoder, Family, Label as _, labels, plain};
 labels! {
     /// The reason why a span did not reach the collector.
     pub enum Loss = "reason" {
-        /// Clients have begun more traces in one second than a core takes up.
+        /// Clients started more traces in one second than a core takes up.
         RateLimit = "rate_limit",
-        /// The client has left before its answer.
+        /// The client left before its answer came.
         ClientGone = "client_gone",
         /// A core had no room for one more request with a trace in flight.
         TooManyInFlight = "too_many_in_flight",
         /// A core had no room for one more span: the exporter did not fetch them in time.
         CoreFull = "core_full",
-        /// The queue of the exporter was full: the collector is away, or too slow.
+        /// The queue of the exporter was full: the collector is unreachable or too slow.
         QueueFull = "queue_full",
-        /// The collector took no request with it in time.
+        /// The collector took no request with this span in time.
         Expired = "expired",
-        /// The collector refused it.
+        /// The collector refused the span.
         Refused = "refused",
-        /// Tracing was switched off before it was sent.
+        /// Tracing was switched off before the span was sent.
         SwitchedOff = "switched_off",
     }
 }
@@ -29,7 +29,7 @@ labels! {
 labels! {
     /// The reason why a request to the collector failed.
     pub enum Failure = "reason" {
-        /// No connection, or none to the end of the answer.
+        /// The connection failed, or closed before the end of the answer.
         Unreachable = "unreachable",
         /// No answer in time.
         TimedOut = "timed_out",
@@ -37,7 +37,7 @@ labels! {
         Throttled = "throttled",
         /// The collector refused the request.
         Refused = "refused",
-        /// A file of the options cannot be used.
+        /// A file that an option names cannot be used.
         BadFile = "bad_file",
     }
 }
@@ -54,7 +54,7 @@ pub struct ExportMetrics {
 }
 
 impl ExportMetrics {
-    /// Writes the metrics. `dropped_before`: spans that were dropped before they came to the
+    /// Writes the metrics. `dropped_before`: spans that were dropped before they reached the
     /// exporter.
     ///
     /// # Errors
@@ -86,7 +86,7 @@ impl ExportMetrics {
                 (vec![(Failure::NAME, failure.text().to_owned())], count)
             })
             .collect();
-        let help = "Requests with spans to the collector that failed, by reason.";
+        let help = "Failed export requests to the collector, by reason.";
         encoder.counter("shunt_span_export_failures", help, None, &failures)
     }
 }

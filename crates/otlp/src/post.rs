@@ -17,15 +17,15 @@ use crate::exporter::Settings;
 use crate::headers;
 use crate::metrics::Failure;
 
-/// Largest answer that is read.
+/// Most bytes of an answer that are read.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
-/// Characters of a collector's message in logs.
+/// Most characters of a collector's message in a log line.
 const MESSAGE_CHARS_MAX: usize = 200;
 
-/// The end of a request.
+/// The outcome of a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Reply {
-    /// The collector took the spans, except so many.
+    /// The collector took the spans, except this many.
     Taken { rejected: u64 },
     /// The same request may succeed later; the collector asked for this pause.
     Later { pause: Option<Duration>, failure: Failure, why: String },
@@ -97,7 +97,7 @@ where
         let (head, body) = response.into_parts();
         match Limited::new(body, ANSWER_BYTES_MAX).collect().await {
             Ok(body) => judge(head.status, &head.headers, &body.to_bytes()),
-            // The collector has decided: only its words are lost.
+            // The collector has decided; only its message is lost.
             Err(_) => judge(head.status, &head.headers, b""),
         }
     };
@@ -114,7 +114,7 @@ where
     }
 }
 
-/// Judges an answer, as "OTLP/HTTP Response" says.
+/// Classifies an answer by "OTLP/HTTP Response".
 pub(crate) fn judge(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Reply {
     if status.is_success() {
         return Reply::Taken { rejected: rejected(body) };

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-/// Number of a trace.
+/// Id of a trace.
 pub type TraceId = [u8; 16];
-/// Number of a span.
+/// Id of a span.
 pub type SpanId = [u8; 8];
 
 /// The side of a request that a span describes.
@@ -19,11 +19,11 @@ pub enum Kind {
 /// The value of an attribute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Attribute {
-    /// A text that others have too.
+    /// A text that several spans share.
     Shared(Arc<str>),
-    /// A text of this span.
+    /// A text of this span alone.
     Text(String),
-    /// A word of the program.
+    /// A constant of the program.
     Word(&'static str),
     /// A number.
     Number(i64),
@@ -32,13 +32,13 @@ pub enum Attribute {
 /// A span that has ended.
 #[derive(Clone, Debug)]
 pub struct Span {
-    /// Number of the trace.
+    /// Id of the trace.
     pub trace_id: TraceId,
-    /// Number of the span.
+    /// Id of the span.
     pub span_id: SpanId,
-    /// Number of the span that caused it.
+    /// Id of the span that caused this one.
     pub parent_id: SpanId,
-    /// True if another process has that span.
+    /// True if the parent belongs to another process.
     pub has_remote_parent: bool,
     /// Name, which many spans share.
     pub name: Arc<str>,
@@ -48,7 +48,7 @@ pub struct Span {
     pub start_unix_ns: u64,
     /// End, nanoseconds since 1970.
     pub end_unix_ns: u64,
-    /// Names, by the semantic conventions where they have one, and values.
+    /// Names and values. Names follow the semantic conventions where these define one.
     pub attributes: Vec<(&'static str, Attribute)>,
     /// True if the request failed.
     pub is_error: bool,

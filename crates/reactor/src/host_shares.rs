@@ -1,10 +1,10 @@
 //! Shares of hosts: how many of a limited number of things the clients of one host may have, so
-//! that no host keeps all others out. Connections that have not logged in, places of a server, and
-//! attempts within a second are such things.
+//! that no host keeps all others out. Such things are connections that have not logged in, places
+//! at a server, and attempts within a second.
 //!
 //! This must never:
-//! - let one host have more than its share, or all hosts together more than there is;
-//! - have a host give way to a host that has as many: two hosts would take each other's places in
+//! - let one host have more than its share, or all hosts together more than the limit;
+//! - make a host give way to one that has as many: two hosts would take each other's places in
 //!   turn.
 
 use std::collections::{BTreeSet, HashMap};
@@ -12,8 +12,8 @@ use std::hash::Hash;
 
 use crate::client_address::ClientHost;
 
-/// Numbers of things that hosts have. `H` is the host, or an `Option` of it where things without a
-/// known host have a share as well.
+/// Counts of things by host. `H` is the host, or an `Option` of it where things without a known
+/// host have a share as well.
 #[derive(Debug)]
 pub struct HostShares<H = ClientHost> {
     taken: usize,
@@ -22,7 +22,7 @@ pub struct HostShares<H = ClientHost> {
     by_number: BTreeSet<(usize, H)>,
 }
 
-/// The reason why a host gets nothing more.
+/// The reason for giving a host nothing more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Full {
     /// Everything is taken.
@@ -53,7 +53,7 @@ impl<H: Copy + Eq + Ord + Hash> HostShares<H> {
         Ok(())
     }
 
-    /// Counts one thing of a host, whatever it has.
+    /// Counts one more thing of a host, without a limit.
     pub fn add(&mut self, host: H) {
         let of_host = self.of_hosts.entry(host).or_default();
         self.by_number.remove(&(*of_host, host));
@@ -96,9 +96,9 @@ impl<H: Copy + Eq + Ord + Hash> HostShares<H> {
         self.of_hosts.len()
     }
 
-    /// The host that gives one thing up for another host, whose own thing is counted already: the
-    /// host with the most, if it has more than the other one, and more than `always`, the number
-    /// that every host keeps.
+    /// The host that gives one thing up for `host`, whose new thing is counted already: the host
+    /// with the most, if it has more than `host`, and more than `always`, the number that every
+    /// host keeps.
     pub fn displaced_by(&self, host: H, always: usize) -> Option<H> {
         let (most, heaviest) = self.by_number.last()?;
         (*most > self.of(host).max(always)).then_some(*heaviest)

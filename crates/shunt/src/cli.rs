@@ -311,7 +311,7 @@ Examples:
       Changes an option until the next successful reload, or a restart.
 
   shunt config reset slow_query_ms
-      Gives an option the value of flags and file again.
+      Gives an option the value from flags and file again.
 ";
 
 const LOG_LEVEL_EXAMPLES: &str = "\

@@ -300,7 +300,7 @@ fn longest(locks: &Locks) -> Result<Exit, Failed> {
     }
     print(&text);
     if more > 0 {
-        eprintln!("there are at least {more} more: see --limit");
+        eprintln!("at least {more} more: see --limit");
     }
     Ok(if missing == 0 { Exit::Done } else { Exit::NoRing })
 }

@@ -1,11 +1,11 @@
 //! Groups of clients that have left, so that an operator finds out who sent something a minute ago.
 //!
-//! A group keeps the sums of its clients that left for as long as it has others, and for
-//! [`limits::DEPARTED_GROUP_NS`] after the last one. Memory is bounded; in a full table a role with
-//! few groups takes the place of one of the role with the most, and a role with its share changes
-//! places with itself. No client that reconnects under new names can therefore push others out, nor
-//! make the core look at the table more often than [`limits::DEPARTED_CHANGES_PER_SECOND`]. The
-//! sums of groups without a place are added up, so that no count is lost.
+//! A group keeps the sums of its former clients while it has others, and for
+//! [`limits::DEPARTED_GROUP_NS`] after the last one. Memory is bounded. In a full table, a role
+//! with few groups replaces a group of the role with the most, and a role that has its share
+//! replaces a group of its own. Therefore no client that reconnects under new names can push others
+//! out, or make the core search the table more often than [`limits::DEPARTED_CHANGES_PER_SECOND`].
+//! The sums of groups without a place are added up, so no count is lost.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,11 +19,11 @@ use crate::limits;
 #[derive(Default)]
 pub(crate) struct DepartedGroups {
     groups: HashMap<Group, Departed>,
-    /// Clients of groups without a place.
+    /// Sums of groups without a place.
     others: Tally,
     /// Start of the second of `changes`, nanoseconds.
     second_ns: u64,
-    /// Groups that made room for others in that second.
+    /// Groups that were replaced in that second.
     changes: u32,
 }
 
@@ -71,7 +71,7 @@ impl DepartedGroups {
         }
     }
 
-    /// Adds the clients that have left to those that are there.
+    /// Adds the clients that have left to the connected ones.
     pub(crate) fn join(&mut self, counted: &mut CoreCensus, now_ns: u64) {
         let Self { groups, others, .. } = self;
         groups.retain(|group, departed| {
@@ -96,7 +96,7 @@ impl DepartedGroups {
         counted.others.add(*others);
     }
 
-    /// Frees a place in a full table for a group. `false`: there is none for it now.
+    /// Frees a place in a full table for a group. Returns false if there is none for it now.
     #[cold]
     fn make_room(&mut self, group: &Group, now_ns: u64) -> bool {
         if now_ns.saturating_sub(self.second_ns) >= limits::SECOND_NS {
@@ -113,8 +113,8 @@ impl DepartedGroups {
         true
     }
 
-    /// The group that makes room for another: the one that was left first, of the party with the
-    /// most groups, or of its own party if that has its share.
+    /// The group that another one replaces: the group whose clients left first, of the party with
+    /// the most groups, or of the new group's own party if that has its share.
     fn victim(&self, group: &Group) -> Option<Group> {
         let mut shares = HashMap::<Party, usize>::new();
         for group in self.groups.keys() {

@@ -1,10 +1,10 @@
-//! Errors for the requests in flight of clients that an operator closes, so that drivers do what is
-//! right: a request gets the error of one whose connection to its node was lost. That is a write
-//! timeout if it may have changed something, which drivers do not repeat by themselves, and
-//! Overloaded otherwise.
+//! Errors for the requests in flight of clients that an operator closes, so that drivers react
+//! correctly. A request gets the same error as if the connection to its node had been lost: a write
+//! timeout, which drivers do not repeat by themselves, if the request may have changed something,
+//! and Overloaded otherwise.
 //!
-//! No client is told that a request was not carried out that may have been. The requests themselves
-//! end as those of any client that leaves: their answers are dropped, and counted then.
+//! A client must never hear that a request was not carried out if it may have been. The requests
+//! themselves end like those of any client that leaves: their answers are dropped and counted.
 
 use shunt_reactor::Io;
 use shunt_wire::cql::envelope::opcode;

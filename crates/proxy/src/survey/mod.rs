@@ -2,8 +2,8 @@
 //!
 //! A survey does not hold the core up: it looks at [`limits::SURVEY_STEP`] places at a time, and
 //! the core serves its connections in between. Connections that come or go meanwhile may be listed
-//! or not. Lists have bounds: of the clients, those that send most stay; the rest is a number.
-//! [`steps`] makes the lists of [`rows`].
+//! or not. Lists have bounds. The clients that send the most stay in the list; the others are only
+//! counted. [`steps`] makes the lists of [`rows`].
 
 mod rows;
 pub(crate) mod steps;
@@ -23,15 +23,15 @@ use crate::limits;
 pub struct ClientRow {
     /// Address of the client.
     pub address: ClientAddress,
-    /// Address that it connected to.
+    /// Address that the client connected to.
     pub local: std::net::SocketAddr,
     /// Stage of the connection, in the words of Scylla's `system.clients`.
     pub stage: &'static str,
-    /// Version of the protocol; 0: it has not sent STARTUP.
+    /// Version of the protocol; 0 before STARTUP.
     pub version: u8,
     /// Compression of bodies or segments.
     pub compression: Option<&'static str>,
-    /// Role, or the one that it claims while it logs in.
+    /// Role; during the login, the role that the client claims.
     pub role: Option<Arc<str>>,
     /// Identity by certificate.
     pub identity: Option<Arc<str>>,
@@ -41,7 +41,7 @@ pub struct ClientRow {
     pub driver: Option<Arc<Driver>>,
     /// Version and cipher suite of TLS; `None`: clear text.
     pub tls: Option<(&'static str, &'static str)>,
-    /// First name of its certificate.
+    /// First name in the client's certificate.
     pub certificate: Option<Box<str>>,
     /// Number of its pool on this core.
     pub pool: Option<u32>,
@@ -51,13 +51,13 @@ pub struct ClientRow {
     pub in_flight: u32,
     /// Queries since it connected.
     pub queries: u64,
-    /// Queries in a second, of the last two seconds or so.
+    /// Queries per second, over the last two seconds or so.
     pub queries_per_second: u64,
     /// Queries that ended with an error.
     pub errors: u64,
     /// Bytes of requests and of answers, without headers.
     pub bytes: (u64, u64),
-    /// Bytes that it has not taken yet.
+    /// Bytes that the client has not taken yet.
     pub backlog_bytes: usize,
     /// Median and 99th percentile of the times of its last queries, microseconds.
     pub percentiles_us: (Option<u64>, Option<u64>),
@@ -72,7 +72,7 @@ pub struct LinkRow {
     pub number: u32,
     /// Number of its pool on this core.
     pub pool: u32,
-    /// Progress of opening it: `ready` in the end.
+    /// Step of opening the link; `ready` once it is open.
     pub state: &'static str,
     /// Purpose of the link.
     pub purpose: &'static str,
@@ -82,13 +82,13 @@ pub struct LinkRow {
     pub version: u8,
     /// Version of TLS; `None`: clear text.
     pub tls: Option<&'static str>,
-    /// True if it goes through the agent on its node's host.
+    /// True if the link goes through the agent on the node's host.
     pub is_through_agent: bool,
-    /// Requests without an answer, and the most that it may have.
+    /// Requests without an answer, and the limit on them.
     pub in_flight: (usize, usize),
     /// Requests among them that timed out.
     pub orphans: usize,
-    /// Clients that wait until it takes more.
+    /// Clients that wait for room on the link.
     pub waiting: usize,
     /// Bytes that the node has not taken yet.
     pub backlog_bytes: usize,
@@ -96,7 +96,7 @@ pub struct LinkRow {
     pub retained_bytes: usize,
     /// Time since the node's last bytes, milliseconds; `None`: there were none yet.
     pub silent_ms: Option<u64>,
-    /// Time since it takes queries, milliseconds; `None`: it does not yet.
+    /// Time since the link became ready, milliseconds; `None`: it is not ready yet.
     pub ready_ms: Option<u64>,
 }
 
@@ -123,9 +123,9 @@ pub struct PoolRow {
     pub waiting: usize,
     /// Number of links, and of those that take queries.
     pub links: (usize, usize),
-    /// True if no node has accepted its login.
+    /// True if no node has accepted the login.
     pub is_unverified: bool,
-    /// Time since which it has no client, milliseconds; `None`: it has some.
+    /// Time since the last client left, milliseconds; `None`: the pool has clients.
     pub idle_ms: Option<u64>,
 }
 
@@ -146,7 +146,7 @@ pub struct CoreSurvey {
     pub pools: Vec<PoolRow>,
 }
 
-/// A client, in the order of what it sends.
+/// A client, ordered by how much it sends.
 struct Ranked(ClientRow);
 
 impl Ranked {
@@ -226,7 +226,7 @@ impl Survey {
             links_left_out: self.links_left_out,
             pools: self.pools,
         };
-        // The requester has gone, or has room for the answer of each core.
+        // The requester is gone, or has room for one answer of each core.
         let _ = self.answer.try_send(survey);
     }
 }

@@ -11,7 +11,7 @@ use crate::limits;
 /// Timer of the next step.
 pub(crate) const TIMER: u64 = 12;
 
-/// Begins a survey, in place of an abandoned one, whose timer then continues with this one.
+/// Begins a survey. It replaces an abandoned one, and uses that one's timer.
 pub(crate) fn start(core: &mut Core, io: &mut Io, answer: mpsc::Sender<CoreSurvey>) {
     if core.reports.survey.replace(Survey::new(answer)).is_none() {
         go_on(core, io);

@@ -1,4 +1,5 @@
-//! The ends of traced requests: each makes a span of what the core still has of the request.
+//! The ends of traced requests. Each end makes a span from what the core still knows about the
+//! request.
 
 use std::net::SocketAddr;
 
@@ -65,7 +66,7 @@ fn end(core: &mut Core, io: &Io, pending: &Pending, answer: &Answer<'_>, outcome
     record(reports, &sources, &trace, pending, io.now_ns(), (outcome, code));
 }
 
-/// Records a request whose answer the client got from an agent.
+/// Records a request whose answer came to the client from an agent.
 pub(crate) fn handed_over(core: &mut Core, io: &Io, pending: &Pending) {
     let Core { reports, clients, router, context, .. } = core;
     let Some(trace) = reports.traces.take(pending.trace) else { return };
@@ -73,7 +74,7 @@ pub(crate) fn handed_over(core: &mut Core, io: &Io, pending: &Pending) {
     record(reports, &sources, &trace, pending, io.now_ns(), (Outcome::Ok, None));
 }
 
-/// Records a request that no link took in time, so that the proxy refuses it.
+/// Records a request that the proxy refuses because no link took it in time.
 #[cold]
 pub(crate) fn refused(
     core: &mut Core,
@@ -98,7 +99,7 @@ pub(crate) fn refused(
     record(reports, &sources, &trace, &pending, now_ns, (Outcome::Overloaded, None));
 }
 
-/// Notes the node of a link that has a request, for an end off the fast path.
+/// Notes the node that has a request, for an end off the fast path.
 pub(crate) fn note_link(core: &mut Core, at: LinkRef, pending: &Pending) {
     let Core { reports, router, links, .. } = core;
     reports.traces.note_node(pending.trace, || address_of(router, links.find(at)?.node));

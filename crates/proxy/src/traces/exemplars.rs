@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use shunt_admin::Exemplar;
 use shunt_otlp::TraceId;
 
-/// Exponents of the buckets' bounds: the last one stands for all that is longer than any bound.
+/// Exponents of the buckets' bounds. The last one is for times beyond every bound.
 const EXPONENT_MIN: u32 = 14;
 const EXPONENT_MAX: u32 = 35;
 const PLACES: usize = (EXPONENT_MAX - EXPONENT_MIN + 1) as usize;
@@ -17,7 +17,7 @@ const PLACES: usize = (EXPONENT_MAX - EXPONENT_MIN + 1) as usize;
 pub struct Exemplars(Mutex<[Option<Exemplar>; PLACES]>);
 
 impl Exemplars {
-    /// Notes the trace of a query that took this long and ended at this time since 1970.
+    /// Notes the trace of a query with this duration and this end (since 1970).
     pub(super) fn note(&self, trace_id: TraceId, total_ns: u64, ended_unix_ns: u64) {
         let exemplar =
             Exemplar { trace_id, value_ns: total_ns, at_unix_ms: ended_unix_ns / 1_000_000 };
@@ -31,7 +31,7 @@ impl Exemplars {
         places.iter().flatten().cloned().collect()
     }
 
-    /// Forgets all, because the traces are no longer exported.
+    /// Forgets all exemplars, because their traces are no longer exported.
     pub(super) fn clear(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Default::default();
     }

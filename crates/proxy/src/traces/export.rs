@@ -1,9 +1,9 @@
-//! The exporter's side of the proxy: fetches the cores' spans, gives them the form of
-//! OpenTelemetry, and puts them into the exporter's queue. It runs on the control thread.
+//! The exporter's side of the proxy: fetches the cores' spans, converts them into OpenTelemetry's
+//! form, and puts them into the exporter's queue. It runs on the control thread.
 //!
 //! A request becomes two spans. The first, of kind SERVER, is the proxy's: a child of the client's
 //! span, from the decoding of the request to its answer. The second, of kind CLIENT, is its child,
-//! and lasts as long as the last node had the request: what comes before it is the wait in the
+//! and lasts from the time when the last node got the request. The gap before it is the wait in the
 //! proxy.
 
 use std::fmt;
@@ -26,9 +26,9 @@ use crate::control::{CoreMail, Mailbox};
 use crate::limits;
 use crate::metrics::Outcome;
 
-/// Pause between two questions to the cores.
+/// Pause between two polls of the cores.
 const FETCH_EVERY: Duration = Duration::from_millis(500);
-/// Questions in a row to cores that have more spans than one answer takes.
+/// Polls in a row of cores that have more spans than fit into one answer.
 const ROUNDS_MAX: usize = limits::SPANS_KEPT_MAX / limits::SPANS_FETCHED_MAX;
 /// Characters of a statement's first word that may name an operation.
 const OPERATION_CHARS_MAX: usize = 16;
@@ -51,8 +51,8 @@ impl fmt::Debug for TraceExport {
 }
 
 impl TraceExport {
-    /// Makes the task, and the one that sends to the collector. `host`: name of this host, may be
-    /// empty.
+    /// Creates the task, and the one that sends to the collector. `host` is the name of this host,
+    /// and may be empty.
     pub fn new(
         mailboxes: Vec<Mailbox>,
         config: watch::Receiver<Arc<Config>>,
@@ -66,7 +66,7 @@ impl TraceExport {
         (TraceExport { mailboxes, config, report, settings, queue, ids, host }, exporter)
     }
 
-    /// Checks the files of the options.
+    /// Checks the files that the options name.
     ///
     /// # Errors
     /// A file cannot be used.
@@ -74,7 +74,7 @@ impl TraceExport {
         settings_of(config).map(|_| ())
     }
 
-    /// Fetches spans until the configuration has no owner any more.
+    /// Fetches spans until the sender of the configuration is dropped.
     pub async fn run(mut self) {
         self.follow();
         loop {
@@ -94,7 +94,7 @@ impl TraceExport {
         }
     }
 
-    /// Takes the present options over. A file that cannot be used leaves the former ones.
+    /// Adopts the current options. If a file cannot be used, the previous options stay.
     fn follow(&mut self) {
         let config = Arc::clone(&self.config.borrow_and_update());
         match settings_of(&config) {
@@ -105,7 +105,7 @@ impl TraceExport {
                 let settings = settings.map(|settings| settings.with_host(self.host.clone()));
                 self.settings.send_replace(settings.map(Arc::new));
             }
-            Err(why) => error!(%why, "the former options of traces stay in use"),
+            Err(why) => error!(%why, "the previous options of traces stay in use"),
         }
     }
 
@@ -117,7 +117,8 @@ impl TraceExport {
             let take = |answer: CoreSpans| {
                 has_more |= answer.has_more;
                 let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-                // The core's clock has another start; the way of the answer is short.
+                // The core's clock has another start. The answer arrives soon after the core made
+                // it.
                 let offset_ns = (now.as_nanos() as u64).saturating_sub(answer.now_ns);
                 for span in answer.spans {
                     let ended_unix_ns = offset_ns + span.ended_ns;
@@ -156,7 +157,7 @@ impl SpanIds {
     }
 }
 
-/// The spans of a request: the proxy's, and the node's if one had it.
+/// The spans of a request: the proxy's, and the node's if a node got the request.
 fn spans_of(
     query: &QuerySpan,
     core: usize,

@@ -1,11 +1,11 @@
-//! The number by which a request in flight knows its trace.
+//! The number that ties a request in flight to its trace.
 
 /// The number of a request's trace in the core's table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TraceKey(u32);
 
 impl TraceKey {
-    /// A request without a trace that is recorded.
+    /// The key of a request whose trace is not recorded.
     pub(crate) const NONE: TraceKey = TraceKey(0);
 
     /// The key of the trace with this number, which is not 0.

@@ -6,9 +6,9 @@ use shunt_otlp::Loss;
 labels! {
     /// The trace that a request names.
     pub enum TraceState = "trace" {
-        /// Its client records it, so the proxy does too.
+        /// The client records the trace, so the proxy does too.
         Sampled = "sampled",
-        /// Its client does not record it.
+        /// The client does not record the trace.
         Unsampled = "unsampled",
         /// The `traceparent` is malformed.
         Invalid = "invalid",

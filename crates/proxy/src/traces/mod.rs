@@ -5,11 +5,11 @@
 //!   -> mail -> export (control thread) -> shunt_otlp -> collector
 //! ```
 //!
-//! A client names the trace of a request in its custom payload. Requests without a payload cost the
-//! test of one bit, and those with a payload but without a sampled trace one walk over its first
-//! entries. The bytes of the request go to the node as they are.
+//! A client names the trace of a request in its custom payload. A request without a payload costs
+//! the test of one bit. One with a payload but without a sampled trace costs a walk over the
+//! payload's first entries. The bytes of the request go to the node unchanged.
 //!
-//! A trace never may: cost a request its answer or its place; wait for the collector; allocate or
+//! Tracing must never: cost a request its answer or its place; wait for the collector; allocate or
 //! lock on the path of a query; keep memory beyond a bound, whatever clients send; let one host
 //! take the spans of all others; show a value of a query.
 

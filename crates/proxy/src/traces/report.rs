@@ -1,4 +1,4 @@
-//! The state of traces that the pages show.
+//! The state of tracing that the admin pages show.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::exemplars::Exemplars;
 use super::metrics::{TraceMetrics, TraceState};
 use crate::metrics::CoreMetrics;
 
-/// The exporter's side of traces, which the pages show.
+/// Counters and exemplars of the exporter, for the admin pages.
 #[derive(Debug, Default)]
 pub struct TraceReport {
     /// Counters of the exporter.

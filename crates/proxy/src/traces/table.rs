@@ -24,11 +24,11 @@ use crate::metrics::{Outcome, QueryKind};
 pub(crate) struct Trace {
     pub(super) key: TraceKey,
     pub(super) parent: TraceParent,
-    /// The node that answered last, or had the request last without an answer.
+    /// The last node that the request was sent to.
     pub(super) node: Option<SocketAddr>,
 }
 
-/// The recorded end of a request.
+/// A request that has ended, as its spans show it.
 #[derive(Clone, Debug)]
 pub struct QuerySpan {
     /// The trace, and the client's span.
@@ -37,11 +37,12 @@ pub struct QuerySpan {
     pub ended_ns: u64,
     /// Nanoseconds from the request's decoding until it went to its last node.
     pub wait_ns: u64,
-    /// Nanoseconds from then until the answer; 0 if no node had it.
+    /// Nanoseconds from then until the answer; 0 if no node got the request.
     pub node_ns: u64,
-    /// The node that had it last; `None`: none had it, or the connection to it was lost.
+    /// The last node that got the request; `None`: no node got it, or the connection to it was
+    /// lost.
     pub node: Option<SocketAddr>,
-    /// End of the request.
+    /// Outcome of the request.
     pub outcome: Outcome,
     /// Code of the ERROR that the client got.
     pub error: Option<i32>,
@@ -49,7 +50,7 @@ pub struct QuerySpan {
     pub kind: QueryKind,
     /// Consistency level.
     pub consistency: u16,
-    /// Number of nodes that lost the request before.
+    /// Number of earlier nodes that lost the request.
     pub retries: u8,
     /// The statement without its values, if it has a digest.
     pub digest: Option<Arc<DigestName>>,
@@ -88,7 +89,7 @@ pub(crate) struct Traces {
 }
 
 impl Traces {
-    /// Switches tracing on or off. Without it, traces in flight and spans are forgotten.
+    /// Switches tracing on or off. Switching it off forgets traces in flight and spans.
     pub(crate) fn switch(&mut self, is_on: bool) {
         if is_on == self.is_on {
             return;
@@ -176,7 +177,7 @@ impl Traces {
 
     /// Hands the oldest spans to the exporter.
     pub(crate) fn report(&mut self, core: usize, now_ns: u64, answer: &mpsc::Sender<CoreSpans>) {
-        // The spans stay here unless the exporter is there to take them.
+        // The spans stay here if the exporter does not wait for them.
         let Ok(room) = answer.try_reserve() else { return };
         let count = self.ended.len().min(limits::SPANS_FETCHED_MAX);
         let spans = self.ended.drain(..count).collect();
@@ -203,8 +204,8 @@ fn read(flags: u8, body: &[u8]) -> (Option<TraceState>, Option<TraceParent>) {
     }
 }
 
-/// Traces that clients have begun in the present second. A client's host counts at one of a fixed
-/// number of places, which several hosts may share.
+/// Traces that clients started in the current second. A host counts in one of a fixed number of
+/// counters, which several hosts may share.
 struct Quota {
     second: u64,
     taken: u32,

@@ -135,7 +135,7 @@ impl Listing {
             print(&table::text(view.columns, &rows, table::width()));
         }
         if more > 0 {
-            eprintln!("there are {more} more: see --limit");
+            eprintln!("{more} more: see --limit");
         }
         let missing = page.pointer(view.missing).and_then(Value::as_array);
         if let Some(missing) = missing.filter(|missing| !missing.is_empty()) {

@@ -42,13 +42,13 @@ enum OptionChange {
         /// Name of the option, as in `shunt config`
         #[arg(value_name = "NAME")]
         name: String,
-        /// The value, as a flag gives it
+        /// Value, in the form of a flag's
         #[arg(value_name = "VALUE", allow_hyphen_values = true)]
         value: String,
         #[command(flatten)]
         form: ChangeForm,
     },
-    /// Give an option the value of flags and file again
+    /// Give an option the value from flags and file again
     Reset {
         /// Name of the option, as in `shunt config`
         #[arg(value_name = "NAME")]

@@ -272,7 +272,7 @@ impl Supervisor {
         let serves = matches!(self.phase, Phase::Serving);
         let is_stuck = serves && self.parts.iter().any(|part| part.is_stuck(now));
         if is_stuck && !self.is_stuck {
-            error!("an event loop stands still, so the service manager gets no heartbeat");
+            error!("an event loop hangs, so the service manager gets no heartbeat");
         }
         self.is_stuck = is_stuck;
         if !is_stuck {

@@ -1,8 +1,8 @@
 //! Log entries with fields, for the journal's own socket.
 //!
-//! systemd says in `JOURNAL_STREAM` which file it has made standard error. While standard error is
-//! that file, `log_format = "text"` becomes entries: `MESSAGE` has what the line would have,
-//! without time and level, and each field of the event is there as `SHUNT_NAME` as well.
+//! systemd names the file behind standard error in `JOURNAL_STREAM`. While standard error is that
+//! file, `log_format = "text"` becomes entries: `MESSAGE` has the text of the line without time and
+//! level, and each field of the event is also a field `SHUNT_NAME`.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -18,10 +18,10 @@ use tracing_subscriber::registry::LookupSpan;
 use crate::logging::Printable;
 
 const SOCKET: &str = "/run/systemd/journal/socket";
-/// Most bytes of a value; the journal takes no datagram much larger than 200 KB.
+/// Most bytes of a value. The journal takes no datagram much larger than 200 KB.
 const VALUE_BYTES_MAX: usize = 16 << 10;
 
-/// The journal's socket, opened once more if the journal was restarted.
+/// The journal's socket, reopened after a restart of the journal.
 pub(crate) struct Journal(UnixDatagram);
 
 impl Journal {
@@ -110,13 +110,13 @@ impl Fields {
             .map(|char| if char.is_ascii_alphanumeric() { char.to_ascii_uppercase() } else { '_' })
             .collect();
         let mut text = String::new();
-        // A line end within a value would begin a field of the value's choice.
+        // After a newline in a value, the rest would count as another field.
         let _ = write!(Printable(&mut text), "{value:?}");
         let _ = writeln!(self.0, "SHUNT_{name}={}", cut(&text));
     }
 }
 
-/// The beginning of a long text.
+/// A text, cut at the limit.
 fn cut(text: &str) -> &str {
     &text[..text.floor_char_boundary(VALUE_BYTES_MAX)]
 }

@@ -1,11 +1,12 @@
 //! Messages to the service manager (sd_notify): started, reloading, stopping, alive.
 //!
 //! `WatchdogSec=` in the unit asks for a heartbeat; systemd kills and restarts a service that sends
-//! none. A heartbeat must never do the following; the tests below and in `supervise` see each:
+//! none. Heartbeats must never do the following. The tests below and in `supervise` check each
+//! point:
 //! - *Kill a proxy that serves.* The main thread sends heartbeats at least four times as often as
 //!   asked for, or at each look where that is less often, and waits for nothing in between.
-//! - *Kill a proxy that drains.* Loops end one by one then, and do not count as standing still.
-//! - *Keep a dead proxy alive.* No heartbeat is sent while an event loop stands still.
+//! - *Kill a proxy that drains.* Its loops end one by one, and do not count as hanging.
+//! - *Keep a dead proxy alive.* No heartbeat is sent while an event loop hangs.
 
 use std::time::{Duration, Instant};
 
@@ -34,9 +35,9 @@ impl Manager {
     /// Finds the manager of this process by its environment.
     pub(crate) fn of_process() -> Self {
         let send = |states: &[NotifyState<'_>]| {
-            // Without a manager this does nothing. A manager that hears nothing acts on its own.
+            // Without a manager this does nothing. A manager that gets no message acts on its own.
             if let Err(error) = sd_notify::notify(states) {
-                debug!(%error, "the service manager cannot be told");
+                debug!(%error, "cannot notify the service manager");
             }
         };
         Self::new(Box::new(send), sd_notify::watchdog_enabled())

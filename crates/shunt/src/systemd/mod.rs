@@ -2,7 +2,7 @@
 //! log entries with fields.
 //!
 //! Each of them depends on an environment variable that systemd sets for the service's main process
-//! only. Without the variable nothing here does anything.
+//! only. Without the variable, they do nothing.
 
 pub(crate) mod journal;
 pub(crate) mod manager;

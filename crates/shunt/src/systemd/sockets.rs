@@ -1,10 +1,9 @@
 //! Listening sockets that the service manager has opened. They outlive the process: a client that
 //! connects between two processes waits for the next one.
 //!
-//! A socket stands for the option whose address it has. This must never:
-//! - *leave a socket without a server*: where no option has its address, the process ends, and says
-//!   so;
-//! - *bind an address again* for which there is a socket.
+//! A socket belongs to the option that has its address. This module must never:
+//! - *leave a socket without a server*: if no option has its address, the process says so and ends;
+//! - *bind an address again* that has a socket.
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -21,7 +20,7 @@ fn waiting() -> MutexGuard<'static, Vec<TcpListener>> {
 /// Takes the sockets over from the service manager.
 ///
 /// # Errors
-/// One of them is no listening TCP socket.
+/// One of them is not a listening TCP socket.
 pub(crate) fn adopt() -> Result<(), Failure> {
     let sockets = shunt_reactor::inherited_listeners().map_err(|error| Failure {
         exit: Exit::Configuration,
@@ -44,7 +43,7 @@ pub(crate) fn take(address: SocketAddr) -> Option<TcpListener> {
 /// Makes sure that options have taken all sockets.
 ///
 /// # Errors
-/// A socket is left.
+/// No option has taken a socket.
 pub(crate) fn refuse_others() -> Result<(), Failure> {
     let left: Vec<String> = waiting()
         .drain(..)
