@@ -20,7 +20,7 @@ pub(crate) fn accepted(agent: &mut Agent, io: &mut Io, conn: ConnId, origin: &Ac
         || agent.sessions.len() >= limits::SESSIONS_MAX
         || agent.handshakes.take(host, most, of_host).is_err()
     {
-        debug!(peer = %origin.peer, "closed a new control connection: there are too many, in all or of its host, or the agent is ending");
+        debug!(peer = %origin.peer, "closed a new control connection: too many are open, in total or from its host, or the agent is ending");
         io.close(conn);
         return;
     }

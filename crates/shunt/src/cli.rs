@@ -242,7 +242,7 @@ Examples:
 const CLIENTS_EXAMPLES: &str = "\
 Examples:
   shunt clients
-      Lists the clients by role, application and address, those that send most first.
+      Lists the clients by role, application and address, those that send the most first.
 
   shunt clients --sort clients --limit 5
   shunt clients --admin 10.0.9.1 --token-file /etc/shunt/token --tls --json
@@ -251,7 +251,7 @@ Examples:
 const CONNECTIONS_EXAMPLES: &str = "\
 Examples:
   shunt connections
-      Lists the connections of clients one by one, those that send most first. `shunt kick --id`
+      Lists the connections of clients one by one, those that send the most first. `shunt kick --id`
       closes one of them.
 
   shunt connections --sort bytes-out --limit 5
@@ -268,7 +268,7 @@ Examples:
 const NODES_EXAMPLES: &str = "\
 Examples:
   shunt nodes
-      Lists the nodes of the ring, the slowest of the last seconds first.
+      Lists the nodes of the ring, the slowest in the last seconds first.
 
   shunt nodes --sort in-flight
 
@@ -287,7 +287,7 @@ Examples:
 const QUERIES_EXAMPLES: &str = "\
 Examples:
   shunt queries
-      Lists queries without their values, those that take most time in all first.
+      Lists queries without their values, those that take the most time in total first.
 
   shunt queries --sort errors
 ";
@@ -295,7 +295,7 @@ Examples:
 const HOT_EXAMPLES: &str = "\
 Examples:
   shunt hot
-      Lists the partition keys that are read and written most.
+      Lists the partition keys that are read and written the most.
 
   shunt hot --sort writes
 ";
@@ -430,7 +430,7 @@ pub(crate) enum Command {
     /// Watch a running proxy in the terminal
     #[command(after_help = help::ending(TOP_EXAMPLES, "top"))]
     Top(Box<Top>),
-    /// List the clients of a running proxy, those that send most first
+    /// List the clients of a running proxy, those that send the most first
     #[command(after_help = help::ending(CLIENTS_EXAMPLES, "clients"))]
     Clients(Box<Clients>),
     /// List the connections of a running proxy's clients one by one

@@ -35,7 +35,7 @@ const MEANINGS: &[Meaning] = &[
     (0, &["doctor"], "no finding"),
     (1, &["fleet"], "drain: the member has not left in time, or died"),
     (1, &["ready"], "the proxy is not ready, and says why"),
-    (1, &["reload"], "the new configuration or a file has faults; the former stays in use"),
+    (1, &["reload"], "the new configuration or a file has faults; the previous one stays in use"),
     (1, &["kick"], "some cores did not answer in time, and may have clients left"),
     (1, &["doctor"], "warnings"),
     (1, &["bench"], "a measurement failed"),

@@ -43,7 +43,7 @@ impl Generate {
     pub(crate) fn run(&self) -> Exit {
         match &self.what {
             What::Man { directory } => {
-                let command = whole();
+                let command = command_line();
                 if let Err(error) = write_pages(&command, "shunt", directory) {
                     eprintln!("error: {}: {error}", directory.display());
                     return Exit::Failed;
@@ -51,7 +51,7 @@ impl Generate {
             }
             What::Completions { shell } => {
                 let mut script = Vec::new();
-                clap_complete::generate(*shell, &mut whole(), "shunt", &mut script);
+                clap_complete::generate(*shell, &mut command_line(), "shunt", &mut script);
                 print(&String::from_utf8_lossy(&script));
             }
             What::Configuration => print(&settings::example::file()),
@@ -61,7 +61,7 @@ impl Generate {
 }
 
 /// Returns the command line with every option.
-fn whole() -> Command {
+fn command_line() -> Command {
     let mut command = help::arrange(Cli::command(), true);
     command.build();
     command
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn each_command_has_a_page_with_its_options_and_exit_codes() {
-        let command = whole();
+        let command = command_line();
         let proxy = command.find_subcommand("proxy").unwrap();
         let page = String::from_utf8(page(proxy, "shunt-proxy").unwrap()).unwrap();
         for part in
@@ -169,7 +169,7 @@ mod tests {
     fn completions_know_commands_and_options() {
         for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
             let mut script = Vec::new();
-            clap_complete::generate(shell, &mut whole(), "shunt", &mut script);
+            clap_complete::generate(shell, &mut command_line(), "shunt", &mut script);
             let script = String::from_utf8(script).unwrap();
             assert!(script.contains("log-level") && script.contains("contact-points"), "{shell}");
         }

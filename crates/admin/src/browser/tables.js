@@ -104,7 +104,7 @@ const TABLES = {
   },
   certificates: {
     title: "Certificates", page: "status", sort: ["not after", 1], key: (row) => [row.path, row.use, row.option],
-    rows: (page) => page.certificates, note: "“not after” is the end of the first certificate of the file to end.",
+    rows: (page) => page.certificates, note: "“not after” is the earliest end of a certificate in the file.",
     columns: [
       column("path", "path"), column("use", "use"), column("option", "option"), column("subject", "subject"), column("names", "san", text, { value: (row) => row.san.join(", ") }),
       column("serial", "serial"), column("not after", "not_after_unix_ms", time, { isBad: (row) => row.not_after_unix_ms < Date.now() }),

@@ -35,8 +35,8 @@ impl LockList {
         });
         let part = fleet.map(|fleet| {
             format!(
-                "these are the locks of this proxy alone, a part of those of the fleet {fleet}; \
-                `shunt locks` shows those of all its proxies"
+                "this proxy owns only a part of the locks of the fleet {fleet}; `shunt locks` shows \
+                 the locks of all its proxies"
             )
         });
         page["fleet"] = json!(fleet);

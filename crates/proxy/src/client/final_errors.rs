@@ -42,45 +42,45 @@ pub(crate) fn send(core: &mut Core, io: &mut Io, closing: &[ClientRef]) {
     for key in core.links.keys() {
         let Some(link) = core.links.get(key).filter(|link| !link.is_unused()) else { continue };
         let pending = link.streams.iter().map(|(_, pending)| pending);
-        let is_meant = |one: &&Pending| one.purpose == Purpose::Client && has(&busy, one.client);
+        let is_meant = |one: &&Pending| one.purpose == Purpose::Client && contains(&busy, one.client);
         let pending: Vec<Pending> = pending.filter(is_meant).copied().collect();
-        tell_of(core, io, pending);
+        answer_requests(core, io, pending);
     }
     // Those that wait for a node to prepare their statement may still be sent, and the nodes have
     // carried out those that wait for agreement.
     let repairs = core.retries.repairs.iter().map(|(_, repair)| repair.pending);
     let waiting = repairs.chain(core.retries.awaiting.requests().copied());
-    let waiting: Vec<Pending> = waiting.filter(|one| has(&busy, one.client)).collect();
-    tell_of(core, io, waiting);
+    let waiting: Vec<Pending> = waiting.filter(|one| contains(&busy, one.client)).collect();
+    answer_requests(core, io, waiting);
     let split = core.retries.multigets.requests().chain(permission::waiting(core));
     let unchanged: Vec<(ClientRef, i16)> =
-        split.filter(|(client, _)| has(&busy, *client)).collect();
+        split.filter(|(client, _)| contains(&busy, *client)).collect();
     for (client, stream) in unchanged {
-        tell(core, io, client, stream, &ErrorMessage::plain(error_code::OVERLOADED, CLOSED));
+        answer(core, io, client, stream, &ErrorMessage::plain(error_code::OVERLOADED, CLOSED));
     }
     for client in busy {
-        tell_of_own_work(core, io, client);
+        answer_own_work(core, io, client);
     }
 }
 
 /// True if the sorted clients have this one.
-fn has(clients: &[ClientRef], wanted: ClientRef) -> bool {
+fn contains(clients: &[ClientRef], wanted: ClientRef) -> bool {
     let key = |client: &ClientRef| (client.slot, client.id);
     clients.binary_search_by_key(&key(&wanted), key).is_ok()
 }
 
 /// Answers these requests.
-fn tell_of(core: &mut Core, io: &mut Io, requests: Vec<Pending>) {
+fn answer_requests(core: &mut Core, io: &mut Io, requests: Vec<Pending>) {
     for pending in requests {
         let pending = Pending { fate_unknown: true, ..pending };
         let why = if failure::may_have_changed(&pending) { IN_DOUBT } else { CLOSED };
         let error = failure::failure(&pending, Outcome::LinkLost, why);
-        tell(core, io, pending.client, pending.stream, &error);
+        answer(core, io, pending.client, pending.stream, &error);
     }
 }
 
 /// Answers the requests that the proxy itself works on: on locks, transactions, and USE.
-fn tell_of_own_work(core: &mut Core, io: &mut Io, client: ClientRef) {
+fn answer_own_work(core: &mut Core, io: &mut Io, client: ClientRef) {
     let Some(found) = core.clients.find(client) else { return };
     let switch = found.switch.filter(|switch| !switch.login).map(|switch| switch.stream);
     let first = found.lock_requests;
@@ -90,14 +90,14 @@ fn tell_of_own_work(core: &mut Core, io: &mut Io, client: ClientRef) {
             true => failure::in_doubt(IN_DOUBT),
             false => ErrorMessage::plain(error_code::OVERLOADED, CLOSED),
         };
-        tell(core, io, client, stream, &error);
+        answer(core, io, client, stream, &error);
     }
     if let Some(stream) = switch {
-        tell(core, io, client, stream, &ErrorMessage::plain(error_code::OVERLOADED, CLOSED));
+        answer(core, io, client, stream, &ErrorMessage::plain(error_code::OVERLOADED, CLOSED));
     }
 }
 
-fn tell(core: &mut Core, io: &mut Io, client: ClientRef, stream: i16, error: &ErrorMessage<'_>) {
+fn answer(core: &mut Core, io: &mut Io, client: ClientRef, stream: i16, error: &ErrorMessage<'_>) {
     let Some(version) = core.clients.version_of(client) else { return };
     let mut body = std::mem::take(&mut core.scratch.message);
     body.clear();

@@ -29,8 +29,8 @@ impl Journal {
     pub(crate) fn of_standard_error() -> Option<Self> {
         let announced = std::env::var("JOURNAL_STREAM").ok()?;
         let own = std::fs::metadata("/proc/self/fd/2").ok()?;
-        let is_it = announced == format!("{}:{}", own.dev(), own.ino());
-        is_it.then(|| Self::open(SOCKET).ok()).flatten()
+        let is_journal = announced == format!("{}:{}", own.dev(), own.ino());
+        is_journal.then(|| Self::open(SOCKET).ok()).flatten()
     }
 
     fn open(path: &str) -> io::Result<Self> {
