@@ -232,7 +232,7 @@ options! {
     admin_token_file: Option<PathBuf> {
         kind: PathBuf, value: "FILE", default: None => "",
         allowed: Form("path", "/etc/shunt/admin-token"), change: AfterRestart,
-        manual: "Clients send `Authorization: Bearer TOKEN`. `/healthz` and `/readyz` stay open. A token also allows [closing clients, draining nodes, reloads and changes of the log level](operate.md#what-may-change-a-proxy). Keep it readable by its owner alone",
+        manual: "Clients send `Authorization: Bearer TOKEN`. `/healthz` and `/readyz` stay open. A token also allows [closing clients, draining nodes, reloads and changes of options](operate.md#what-may-change-a-proxy). Keep it readable by its owner alone",
     }
     /// Certificate of locks over HTTP and its intermediate certificates (PEM); switches TLS on
     locks_http_tls_certificate: Option<PathBuf> {

@@ -42,7 +42,8 @@ pub(crate) fn send(core: &mut Core, io: &mut Io, closing: &[ClientRef]) {
     for key in core.links.keys() {
         let Some(link) = core.links.get(key).filter(|link| !link.is_unused()) else { continue };
         let pending = link.streams.iter().map(|(_, pending)| pending);
-        let is_meant = |one: &&Pending| one.purpose == Purpose::Client && contains(&busy, one.client);
+        let is_meant =
+            |one: &&Pending| one.purpose == Purpose::Client && contains(&busy, one.client);
         let pending: Vec<Pending> = pending.filter(is_meant).copied().collect();
         answer_requests(core, io, pending);
     }

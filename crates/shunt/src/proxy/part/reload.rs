@@ -142,8 +142,8 @@ impl ProxyPart {
         )
     }
 
-    /// Puts a configuration into force that was checked, with its files. Without files, those in use
-    /// stay.
+    /// Puts a configuration into force that was checked, with its files. Without files, those in
+    /// use stay.
     pub(super) fn put_into_force(
         &mut self,
         filter: &FilterHandle,
