@@ -1,4 +1,4 @@
-//! A quota of things in each second, of which one client's host gets a share.
+//! A quota for each second, of which one client's host gets a share.
 
 use shunt_reactor::{ClientAddress, ClientHost, HostShares};
 

@@ -262,21 +262,21 @@ pub const EVICTION_STEP: usize = 128;
 
 /// Places that the core looks at in one step when it lists its clients, links and pools.
 pub const SURVEY_STEP: usize = 256;
-/// Clients that a list has, of each core, and in the end of all.
+/// Clients in a list: of each core, and then of all cores together.
 pub const SURVEY_CLIENTS_MAX: usize = 4_096;
-/// Links that a list has, of each core, and in the end of all.
+/// Links in a list: of each core, and then of all cores together.
 pub const SURVEY_LINKS_MAX: usize = 4_096;
 
 /// Groups of clients that a core tells apart for `/status`; the rest counts as one.
 pub const CENSUS_GROUPS_MAX: usize = 8_192;
 
-/// Groups of which a core remembers the clients that have left, less than 1 KiB each.
+/// Groups whose departed clients a core remembers, less than 1 KiB each.
 pub const DEPARTED_GROUPS_MAX: usize = 1_024;
 
-/// Time for which it remembers a group without clients.
+/// Time for which a core remembers a group without clients.
 pub const DEPARTED_GROUP_NS: u64 = 900 * SECOND_NS;
 
-/// Groups of which it forgets one for another in each second. Each costs a look at all of them.
+/// Groups that a core replaces by others in each second. Each replacement searches all groups.
 pub const DEPARTED_CHANGES_PER_SECOND: u32 = 32;
 
 /// Other proxies of a fleet that clients see: more than the number of shards to own.
@@ -392,10 +392,11 @@ pub const SLOW_QUERIES_PER_SECOND: usize = 50;
 /// Such queries of one client's host.
 pub const SLOW_QUERIES_OF_HOST_PER_SECOND: usize = 20;
 
-/// Such queries that the proxy itself served: statements on locks, and transactions.
+/// Slow queries on record in each second that the proxy itself served: statements on locks, and
+/// transactions.
 pub const SLOW_SERVED_PER_SECOND: usize = 10;
 
-/// Lines of a second up to which one of those has a line, too.
+/// Lines in a second after which queries that the proxy itself served get no further line.
 pub const SLOW_SERVED_LINES_PER_SECOND: usize = 2;
 
 /// Lines that a core logs about slow queries in each second.
@@ -446,19 +447,19 @@ pub const TRACES_IN_FLIGHT_MAX: usize = 4_096;
 /// Traces that a core takes up in each second.
 pub const TRACES_PER_SECOND: u32 = 2_048;
 
-/// Such traces of one client's host.
+/// Traces of one client's host that a core takes up in each second.
 pub const TRACES_OF_HOST_PER_SECOND: u16 = 1_024;
 
-/// Places at which the hosts of a second are counted.
+/// Counters that the hosts of a second share.
 pub const TRACE_HOST_PLACES: usize = 256;
 
-/// Entries of a custom payload among which a trace is looked for.
+/// Entries of a custom payload that are searched for a trace.
 pub const TRACE_PAYLOAD_ENTRIES_MAX: usize = 64;
 
 /// Spans that a core keeps for the exporter, about 200 bytes each.
 pub const SPANS_KEPT_MAX: usize = 4_096;
 
-/// Spans that it hands over at once.
+/// Spans that a core hands over at once.
 pub const SPANS_FETCHED_MAX: usize = 512;
 
 /// One second in the loop's unit.

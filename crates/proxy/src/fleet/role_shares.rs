@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::transactions::part::Who;
 
-/// Requests that wait and their bytes, in all and of each role.
+/// Requests that wait and their bytes, in total and of each role.
 #[derive(Debug)]
 pub(crate) struct RoleShares {
     count_max: usize,

@@ -64,7 +64,7 @@ pub(crate) struct Pending {
     pub(crate) at: At,
     /// The request as it is sent again if the lock's owner has just changed.
     pub(crate) again: Option<Again>,
-    /// For its row; `None`: it is not counted here.
+    /// Facts for the digest of the request; `None`: it is not counted here.
     pub(crate) served: Option<Served>,
     /// True if the proxy that forwarded the request may withdraw it by its stream id.
     is_by_stream: bool,

@@ -25,7 +25,7 @@ pub(crate) struct Answer {
 /// Reason why a question was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotAsked {
-    /// Too many questions are in flight, in all or of this role.
+    /// Too many questions are in flight, in total or of this role.
     Full,
     /// The pool has no link.
     NoLink,
