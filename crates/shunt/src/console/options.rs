@@ -42,7 +42,7 @@ enum OptionChange {
         /// Name of the option, as in `shunt config`
         #[arg(value_name = "NAME")]
         name: String,
-        /// Value, in the form of a flag's
+        /// Value, written as for a flag
         #[arg(value_name = "VALUE", allow_hyphen_values = true)]
         value: String,
         #[command(flatten)]
