@@ -68,12 +68,28 @@ async fn ask_cores(mailboxes: &[Mailbox], patience: Duration) -> Value {
     let missing = ask::all(mailboxes, patience, CoreMail::RefusedLogins, take).await;
     let mut all: Vec<Alike> = all.into_values().collect();
     all.sort_by_key(|alike| (alike.last_age_ns, Reverse(alike.count)));
-    all.truncate(limits::REFUSED_LOGINS_MAX);
+    let all = first_of_each_host(all, limits::REFUSED_LOGINS_MAX);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     json!({
         "failed_logins": all.iter().map(|alike| shown(alike, now)).collect::<Vec<_>>(),
         "cores_missing": missing,
     })
+}
+
+/// Leaves `most` rows, in the same order: the first row of each host, then the second of each, and
+/// so on. A host that tries many roles must never push the rows of other hosts out.
+fn first_of_each_host(rows: Vec<Alike>, most: usize) -> Vec<Alike> {
+    let mut of_hosts = HashMap::<ClientHost, usize>::new();
+    let ranked = rows.into_iter().enumerate().map(|(place, alike)| {
+        let rank = of_hosts.entry(alike.latest.address.counted_host()).or_default();
+        *rank += 1;
+        (*rank, place, alike)
+    });
+    let mut ranked: Vec<(usize, usize, Alike)> = ranked.collect();
+    ranked.sort_by_key(|(rank, place, _)| (*rank, *place));
+    ranked.truncate(most);
+    ranked.sort_by_key(|(_, place, _)| *place);
+    ranked.into_iter().map(|(.., alike)| alike).collect()
 }
 
 fn shown(alike: &Alike, now: Duration) -> Value {
@@ -143,5 +159,38 @@ mod tests {
         let time = |key: &str| rows[0][key].as_u64().expect("a time");
         assert_eq!(time("last_unix_ms") - time("first_unix_ms"), 8_000);
         assert_eq!(page["cores_missing"], json!([3]));
+    }
+
+    #[tokio::test]
+    async fn a_host_with_many_roles_pushes_no_other_host_off_the_page() {
+        const MOST: usize = limits::REFUSED_LOGINS_MAX;
+        let of = |host: u8, role: String, last_ns: u64| RefusedLogin {
+            role: role.into(),
+            address: SocketAddr::from(([192, 0, 2, host], 1)).into(),
+            identity: None,
+            driver: None,
+            reason: Closing::Authentication,
+            why: "no".into(),
+            count: 1,
+            first_ns: 0,
+            last_ns,
+        };
+        // Each core has room for the old one, and many new ones.
+        let core = move |index: usize| -> Mailbox {
+            Box::new(move |mail| {
+                let CoreMail::RefusedLogins(answer) = mail else { panic!("{mail:?}") };
+                let many = (1..MOST).map(|number| of(1, format!("{index} {number}"), 8));
+                let logins = many.chain([of(2, "shop".to_owned(), 1)]).collect();
+                answer
+                    .try_send(CoreRefusedLogins { core: index, now_ns: 9, logins })
+                    .expect("room for every core");
+                Ok(())
+            })
+        };
+        let page = FailedLogins::new([core(0), core(1)].into()).page().await;
+        let rows = page["failed_logins"].as_array().expect("a list");
+        assert_eq!(rows.len(), MOST);
+        let last = rows.last().expect("a row");
+        assert_eq!((&last["role"], &last["count"]), (&json!("shop"), &json!(2)));
     }
 }
