@@ -240,6 +240,8 @@ impl ProxyPart {
     fn apply(&mut self, config: Config) {
         let config = Arc::new(config);
         self.identity_files.applied(&self.config.borrow(), &config);
+        // A core that is slow gets the last one alone: operators may ask for very many changes.
+        self.waiting.retain(|(_, mail)| !matches!(mail, CoreMail::Reload(_)));
         self.send_all(&CoreMail::Reload(Arc::clone(&config)));
         self.config.send_replace(config);
     }
@@ -365,7 +367,7 @@ mod tests {
         }
     }
 
-    pub(super) fn started_with(config: Config) -> ProxyPart {
+    fn started_with(config: Config) -> ProxyPart {
         start(bind(config).unwrap(), Vec::new(), None, &Events::new()).unwrap().part
     }
 

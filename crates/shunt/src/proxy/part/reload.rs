@@ -114,7 +114,7 @@ impl ProxyPart {
         self.tell_changes(&reloaded, &new);
         self.pages.set_settings(Arc::new(new), sources);
         if !reloaded.changed.is_empty() {
-            self.put_into_force(&reload.filter, Some(files), reloaded.config.clone());
+            self.put_into_force(&reload.filter, files, reloaded.config.clone());
         }
         Ok(reloaded)
     }
@@ -129,7 +129,7 @@ impl ProxyPart {
         self.prepare_files(config)
     }
 
-    /// Reads the files of TLS that a configuration names.
+    /// Reads the files of TLS that a configuration names otherwise than the one in force.
     pub(super) fn prepare_files(&self, config: &Config) -> Result<Files, Vec<String>> {
         let listeners = self.listeners.prepare(client_options(config));
         let outgoing = self.outgoing.prepare(config);
@@ -142,19 +142,11 @@ impl ProxyPart {
         )
     }
 
-    /// Puts a configuration into force that was checked, with its files. Without files, those in
-    /// use stay.
-    pub(super) fn put_into_force(
-        &mut self,
-        filter: &FilterHandle,
-        files: Option<Files>,
-        config: Config,
-    ) {
+    /// Puts a configuration into force that was checked, with its files.
+    pub(super) fn put_into_force(&mut self, filter: &FilterHandle, files: Files, config: Config) {
         filter.set(&config.log);
-        if let Some(Files { listeners, outgoing }) = files {
-            self.listeners.apply(listeners);
-            self.outgoing.apply(outgoing);
-        }
+        self.listeners.apply(files.listeners);
+        self.outgoing.apply(files.outgoing);
         self.apply(config);
     }
 
