@@ -104,7 +104,8 @@ def test_failures_say_why_and_what_to_do(tier, restart, authority, stranger, own
                            ([], "--server-tls on")]:
         restart(*options)
         assert words in failure(tier), options
-        assert 'shunt_sidecar_server_up{server="' in page(tier)
+        # A server that closes a connection in clear text may be up.
+        assert ('shunt_sidecar_server_up{server="' in page(tier)) == bool(options)
 
 
 def page(tier) -> str:
