@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass, field
 
 # Recorded processors are averages. A total a little above the machine's number keeps all of them busy.
-OVERCOMMITMENT = 1.5
+OVERCOMMITMENT = 1.25
 
 
 @dataclass

@@ -166,7 +166,7 @@ def test_a_renewal_does_not_change_the_mode(fleet, session, name, table):
     for held, other in (("S", "X"), ("X", "S")):
         assert share(session, name, held, held, table)["[applied]"]
         for _ in fleet.proxies:
-            with pytest.raises(InvalidRequest, match="renew it in the mode that it is held in, or release it first"):
+            with pytest.raises(InvalidRequest, match="renew the lock in its mode, or release it first"):
                 session.execute(renew, (other, name, held))
             assert session.execute(renew, (held, name, held)).one()["[applied]"]
         gone = session.execute(f"DELETE FROM shunt.{table} WHERE name = %s AND owner = %s IF EXISTS", (name, held)).one()

@@ -233,9 +233,11 @@ def test_an_identity_that_the_nodes_drop_gets_their_error(proxy, connect, at_nod
     name = f"spiffe://test/{seen_by_nodes('bob')}"
     at_node(f"DROP IDENTITY '{name}'")
     until(lambda: not lets_in(connect, "bob"), "the nodes refuse it", told=proxy.log_tail)
+    # Nodes forget an identity one after the other. While some let it in, the driver names no error.
+    said = until(lambda: next(filter(lambda text: "Certificate identity" in text, [refused(connect, "bob")]), None),
+                 "the driver has the nodes' error", told=proxy.log_tail)
     # The driver quotes the quotes of the message.
-    said = refusal(connect, "bob")
-    assert "Certificate identity" in said and name in said and "not authorized" in said, said
+    assert name in said and "not authorized" in said, said
     connect("ann").execute("SELECT v FROM hers.t")
     at_node(f"ADD IDENTITY '{name}' TO ROLE 'bob'")
     until(lambda: lets_in(connect, "bob"), "the identity is back", told=proxy.log_tail)

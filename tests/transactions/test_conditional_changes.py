@@ -170,7 +170,7 @@ def test_an_answer_that_no_proxy_can_pass_on_is_refused_by_name(fleet, session, 
         session.execute(session.prepare(f"UPDATE {table} SET {column} = ? WHERE name = 'long'"), ("x" * 2_500_000,))
     for to in range(3):
         with connected(fleet, to=to) as other:
-            with pytest.raises(InvalidRequest, match="told of its row has 5000... bytes"):
+            with pytest.raises(InvalidRequest, match="part of the row in the answer has 5000... bytes"):
                 other.execute(f"INSERT INTO {table} (name) VALUES ('long') IF NOT EXISTS")
             update = f"UPDATE {table} SET a = '' WHERE name = 'long' IF c = 'nothing'"
             assert not other.execute(update).one()["[applied]"]
