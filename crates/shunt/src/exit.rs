@@ -9,8 +9,8 @@ type Meaning = (u8, &'static [&'static str], &'static str);
 /// Commands that run until a signal ends them.
 const SERVERS: &[&str] = &["up", "proxy", "node", "dispatch", "agent", "multiget"];
 
-/// Commands that ask a running proxy.
-const CONSOLE: &[&str] = &[
+/// Commands that ask a running proxy, in the order in which `shunt --help` lists them.
+pub(crate) const CONSOLE: &[&str] = &[
     "ready",
     "top",
     "clients",

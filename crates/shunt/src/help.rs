@@ -10,24 +10,7 @@ use crate::exit;
 /// Commands by purpose, in the order in which `shunt --help` lists them.
 const GROUPS: [(&str, &[&str]); 6] = [
     ("Proxy", &["up", "proxy", "node", "check"]),
-    (
-        "A running proxy",
-        &[
-            "ready",
-            "top",
-            "clients",
-            "connections",
-            "failed-logins",
-            "nodes",
-            "slow",
-            "queries",
-            "hot",
-            "config",
-            "log-level",
-            "kick",
-            "reload",
-        ],
-    ),
+    ("A running proxy", exit::CONSOLE),
     ("Locks and fleets", &["fleet", "doctor", "lock", "locks"]),
     ("Large answers", &["dispatch", "agent", "switch"]),
     ("Redis", &["multiget"]),
