@@ -37,7 +37,7 @@ pub enum MetricKind {
 pub struct MetricFamily {
     /// Name, without the suffix of its unit and of counters.
     pub name: &'static str,
-    /// Its meaning.
+    /// Meaning of the values, for people.
     pub help: &'static str,
     /// Unit of the values.
     pub unit: Option<Unit>,

@@ -167,7 +167,7 @@ impl Pages {
     /// The same with exemplars.
     ///
     /// # Errors
-    /// Those of [`Pages::render`].
+    /// The errors of [`Pages::render`].
     pub fn render_with_exemplars(self: &Arc<Self>) -> Result<String, fmt::Error> {
         let mut text = self.render()?;
         for (family, exemplars) in self.parts.iter().map(|part| part.exemplars()) {

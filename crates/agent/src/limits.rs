@@ -10,7 +10,7 @@ const SECOND: u64 = 1_000 * MS;
 pub(crate) const SESSIONS_MAX: usize = 1024;
 /// Sessions that have not proved the key: other sessions keep room.
 pub(crate) const HANDSHAKES_MAX: usize = SESSIONS_MAX / 2;
-/// Those of one host.
+/// Such sessions of one host.
 pub(crate) const HANDSHAKES_OF_HOST_MAX: usize = SESSIONS_MAX / 4;
 /// Exchanges at a time; more are refused with 503.
 pub(crate) const EXCHANGES_MAX: usize = 8192;

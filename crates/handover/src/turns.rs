@@ -29,7 +29,7 @@ pub const TURN_BYTES: u64 = CREDIT_BYTES as u64;
 /// State of an exchange that may not send freely.
 #[derive(Clone, Copy, Debug)]
 enum Turn {
-    /// In line, at this place among the exchanges of this client.
+    /// The exchange is in line, at this place among the exchanges of this client.
     Waits(u64, ClientKey),
     /// Bytes that it may still send in its turn.
     Has(u64),
@@ -40,7 +40,7 @@ enum Turn {
 struct Waiting {
     /// The client's place in line.
     place: u64,
-    /// Its exchanges by their places.
+    /// The client's exchanges, by their places.
     exchanges: BTreeMap<u64, Ticket>,
 }
 

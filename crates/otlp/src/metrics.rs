@@ -58,7 +58,7 @@ impl ExportMetrics {
     /// exporter.
     ///
     /// # Errors
-    /// Those of the encoder.
+    /// The errors of the encoder.
     pub fn write(
         &self,
         encoder: &mut Encoder<'_>,

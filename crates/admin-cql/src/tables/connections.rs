@@ -3,7 +3,7 @@
 use super::Column;
 use super::admin::column;
 
-/// Where Scylla's `system.clients` has the same column, the name is Scylla's.
+/// Columns that Scylla's `system.clients` has too keep Scylla's names.
 pub(super) const CLIENTS: &[Column] = &[
     column("address", "text", "/address", "address without the port; of a Unix socket, the user"),
     column("port", "int", "/port", "port; 0 for a Unix socket"),

@@ -67,7 +67,7 @@ impl Settings {
     }
 
     /// Notes a configuration that was read, and is in force as far as it can be without a restart.
-    /// It replaces the values that came by requests.
+    /// The configuration replaces the values that came by requests.
     pub(super) fn set(&self, wanted: Arc<Config>, sources: SourceMap) {
         let at_ms = now_ms();
         let last = Outcome { at_ms, problems: Vec::new() };

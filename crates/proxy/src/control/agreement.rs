@@ -128,7 +128,7 @@ impl Spread {
 pub(super) struct RingView<'a> {
     /// Host ids of all nodes.
     pub(super) members: &'a HashSet<u128>,
-    /// Those of the nodes that are believed down.
+    /// Host ids of the nodes that are believed down.
     pub(super) down: &'a HashSet<u128>,
 }
 

@@ -23,7 +23,7 @@ impl TraceReport {
     /// Writes the metrics of traces.
     ///
     /// # Errors
-    /// Those of the encoder.
+    /// The errors of the encoder.
     pub(crate) fn write(
         &self,
         encoder: &mut Encoder<'_>,

@@ -8,7 +8,6 @@ use shunt_proxy::digests::table::{CoreDigests, DigestRow};
 use shunt_proxy::metrics::{Outcome, QueryKind};
 use shunt_reactor::sim::{HostId, MILLISECOND, SECOND};
 use shunt_testing::{bytes, simulated};
-use shunt_wire::cql::envelope::opcode;
 use shunt_wire::cql::message::ResultMessage;
 use shunt_wire::cql::message::error_code::{INVALID, READ_TIMEOUT};
 use tokio::sync::mpsc;
@@ -41,15 +40,6 @@ fn prepare(testbed: &mut Testbed, client: HostId<simulated::Client>) -> Vec<u8> 
         panic!("{answers:?}")
     };
     prepared.id.to_vec()
-}
-
-fn answer_with(testbed: &mut Testbed, action: fn() -> Action) {
-    testbed.hook_all(|| {
-        Box::new(move |request| match request.opcode {
-            opcode::QUERY | opcode::EXECUTE | opcode::BATCH => action(),
-            _ => Action::Answer,
-        })
-    });
 }
 
 #[test]
@@ -116,7 +106,7 @@ fn errors_count_by_their_kind() {
     let actions: [fn() -> Action; 3] =
         [|| Action::Error(INVALID), || Action::Error(READ_TIMEOUT), || Action::Silence];
     for (number, action) in actions.into_iter().enumerate() {
-        answer_with(&mut testbed, action);
+        testbed.answer_queries_with(action);
         testbed.send(client, &select);
         testbed.answered(client, number + 2);
     }

@@ -8,7 +8,6 @@ use shunt_proxy::metrics::Outcome;
 use shunt_proxy::slow_queries::records::SlowQuery;
 use shunt_reactor::sim::{HostId, MILLISECOND, SECOND};
 use shunt_testing::{bytes, simulated};
-use shunt_wire::cql::envelope::opcode;
 use shunt_wire::cql::message::ResultMessage;
 use shunt_wire::cql::message::error_code::{READ_TIMEOUT, SYNTAX_ERROR};
 use tokio::sync::mpsc;
@@ -30,24 +29,6 @@ pub fn records(testbed: &mut Testbed) -> Vec<SlowQuery> {
     answers.try_recv().expect("an answer").queries
 }
 
-fn answer_with(testbed: &mut Testbed, action: fn() -> Action) {
-    testbed.hook_all(|| {
-        Box::new(move |request| match request.opcode {
-            opcode::QUERY | opcode::EXECUTE | opcode::BATCH => action(),
-            _ => Action::Answer,
-        })
-    });
-}
-
-/// A client whose pool has links: to open one, the proxy asks the node.
-fn with_open_links(testbed: &mut Testbed) -> HostId<simulated::Client> {
-    let client = testbed.started_offender(4);
-    testbed.send(client, &bytes::insert(4, 1, "quick", 9));
-    testbed.answered(client, 1);
-    testbed.take_answers(client);
-    client
-}
-
 /// Prepares an INSERT; returns its id.
 fn prepare(testbed: &mut Testbed, client: HostId<simulated::Client>) -> Vec<u8> {
     testbed.send(client, &bytes::prepare(4, 1, "INSERT INTO bench.kv (k, v) VALUES (?, ?)"));
@@ -63,7 +44,7 @@ fn prepare(testbed: &mut Testbed, client: HostId<simulated::Client>) -> Vec<u8> 
 fn a_query_answered_late_is_told_with_its_node_and_its_times_but_no_value() {
     let journal = Journal::open();
     let mut testbed = Testbed::bare(slow_after_100_ms);
-    answer_with(&mut testbed, || Action::Delay(300 * MILLISECOND));
+    testbed.answer_queries_with(|| Action::Delay(300 * MILLISECOND));
     let client = testbed.started_offender(4);
     testbed.send(client, &bytes::query(4, 7, "SELECT v FROM bench.kv WHERE k = 'secret'"));
     testbed.answered(client, 1);
@@ -84,7 +65,7 @@ fn an_execution_has_the_text_of_its_statement() {
     let mut testbed = Testbed::bare(slow_after_100_ms);
     let client = testbed.started_offender(4);
     let id = prepare(&mut testbed, client);
-    answer_with(&mut testbed, || Action::Delay(300 * MILLISECOND));
+    testbed.answer_queries_with(|| Action::Delay(300 * MILLISECOND));
     testbed.send(client, &bytes::execute(4, 1, &id, &[b"secret", b"value"]));
     testbed.answered(client, 1);
     let found = records(&mut testbed);
@@ -99,7 +80,7 @@ fn a_quick_answer_and_a_wrong_statement_are_not_told() {
     let client = testbed.started_offender(4);
     testbed.send(client, &bytes::insert(4, 1, "quick", 9));
     testbed.answered(client, 1);
-    answer_with(&mut testbed, || Action::Error(SYNTAX_ERROR));
+    testbed.answer_queries_with(|| Action::Error(SYNTAX_ERROR));
     testbed.send(client, &bytes::insert(4, 1, "wrong", 9));
     testbed.answered(client, 2);
     assert!(records(&mut testbed).is_empty());
@@ -108,8 +89,8 @@ fn a_quick_answer_and_a_wrong_statement_are_not_told() {
 #[test]
 fn a_failure_of_nodes_is_told_however_quick() {
     let mut testbed = Testbed::bare(slow_after_100_ms);
-    let client = with_open_links(&mut testbed);
-    answer_with(&mut testbed, || Action::Error(READ_TIMEOUT));
+    let client = testbed.client_with_open_links();
+    testbed.answer_queries_with(|| Action::Error(READ_TIMEOUT));
     testbed.send(client, &bytes::query(4, 1, "SELECT v FROM bench.kv WHERE k = 'x'"));
     testbed.answered(client, 1);
     let found = records(&mut testbed);
@@ -120,8 +101,8 @@ fn a_failure_of_nodes_is_told_however_quick() {
 #[test]
 fn a_query_without_an_answer_is_told_as_timed_out_with_its_text() {
     let mut testbed = Testbed::bare(slow_after_100_ms);
-    let client = with_open_links(&mut testbed);
-    answer_with(&mut testbed, || Action::Silence);
+    let client = testbed.client_with_open_links();
+    testbed.answer_queries_with(|| Action::Silence);
     testbed.send(client, &bytes::query(4, 1, "SELECT v FROM bench.kv WHERE k = 'x'"));
     testbed.answered(client, 1);
     let found = records(&mut testbed);
@@ -134,7 +115,7 @@ fn a_query_without_an_answer_is_told_as_timed_out_with_its_text() {
 #[test]
 fn a_query_that_no_link_took_in_time_is_told_as_overloaded() {
     let mut testbed = Testbed::bare(slow_after_100_ms);
-    answer_with(&mut testbed, || Action::Silence);
+    testbed.answer_queries_with(|| Action::Silence);
     let client = testbed.started_offender(4);
     testbed.send(client, &bytes::query(4, 1, "SELECT v FROM bench.kv WHERE k = 'x'"));
     testbed.answered(client, 1);
@@ -147,7 +128,7 @@ fn a_query_that_no_link_took_in_time_is_told_as_overloaded() {
 #[test]
 fn off_is_off_and_a_reload_switches_it_on() {
     let mut testbed = Testbed::bare(|options| options.config.slow_query_ms = 0);
-    answer_with(&mut testbed, || Action::Delay(SECOND));
+    testbed.answer_queries_with(|| Action::Delay(SECOND));
     let client = testbed.started_offender(4);
     testbed.send(client, &bytes::insert(4, 1, "one", 9));
     testbed.answered(client, 1);
@@ -164,7 +145,7 @@ fn off_is_off_and_a_reload_switches_it_on() {
 fn a_flood_of_slow_queries_costs_a_bounded_number_of_records_and_lines() {
     let journal = Journal::open();
     let mut testbed = Testbed::bare(slow_after_100_ms);
-    answer_with(&mut testbed, || Action::Delay(200 * MILLISECOND));
+    testbed.answer_queries_with(|| Action::Delay(200 * MILLISECOND));
     let client = testbed.started_offender(4);
     for round in 0..5 {
         (0..400).for_each(|stream| testbed.send(client, &bytes::insert(4, stream, "k", 9)));
@@ -189,7 +170,7 @@ fn values_are_shown_where_they_are_wanted() {
         slow_after_100_ms(options);
         options.config.log_values = Switch::On;
     });
-    answer_with(&mut testbed, || Action::Delay(300 * MILLISECOND));
+    testbed.answer_queries_with(|| Action::Delay(300 * MILLISECOND));
     let client = testbed.started_offender(4);
     testbed.send(client, &bytes::query(4, 7, "SELECT v FROM bench.kv WHERE k = 'a\u{1b}[2J'"));
     testbed.answered(client, 1);

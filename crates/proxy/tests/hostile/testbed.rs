@@ -5,6 +5,7 @@ use shunt_proxy::config::Config;
 use shunt_reactor::sim::{HostId, MILLISECOND, Options, SECOND};
 use shunt_testing::{Answer, bytes, simulated};
 use shunt_wire::cql::compression::Algorithm;
+use shunt_wire::cql::envelope::opcode;
 
 use super::support::client::ClientMail;
 use super::support::scene::{Scene, SceneOptions};
@@ -64,6 +65,25 @@ impl Testbed {
         self.answered(offender, 1);
         self.take_answers(offender);
         offender
+    }
+
+    /// A client whose pool has links: to open one, the proxy asks the node.
+    pub fn client_with_open_links(&mut self) -> HostId<simulated::Client> {
+        let client = self.started_offender(4);
+        self.send(client, &bytes::insert(4, 1, "quick", 9));
+        self.answered(client, 1);
+        self.take_answers(client);
+        client
+    }
+
+    /// Has all nodes act this way on queries, and answer everything else.
+    pub fn answer_queries_with(&mut self, action: fn() -> Action) {
+        self.hook_all(|| {
+            Box::new(move |request| match request.opcode {
+                opcode::QUERY | opcode::EXECUTE | opcode::BATCH => action(),
+                _ => Action::Answer,
+            })
+        });
     }
 
     pub fn send(&mut self, offender: HostId<simulated::Client>, bytes: &[u8]) {

@@ -10,8 +10,8 @@ use shunt_proxy::limits;
 use shunt_proxy::metrics::{Outcome, QueryKind};
 use shunt_proxy::traces::metrics::TraceState;
 use shunt_proxy::traces::table::QuerySpan;
-use shunt_reactor::sim::{HostId, MILLISECOND, SECOND};
-use shunt_testing::{bytes, simulated};
+use shunt_reactor::sim::{MILLISECOND, SECOND};
+use shunt_testing::bytes;
 use shunt_wire::cql::envelope::{HEADER_BYTES, flag, opcode};
 use shunt_wire::cql::message::error_code::{OVERLOADED, READ_TIMEOUT};
 use shunt_wire::cql::message::{ResultMessage, put, split_response_prefix};
@@ -63,29 +63,11 @@ fn with_payload(request: Vec<u8>, traceparent: &str) -> Vec<u8> {
     })
 }
 
-fn answer_with(testbed: &mut Testbed, action: fn() -> Action) {
-    testbed.hook_all(|| {
-        Box::new(move |request| match request.opcode {
-            opcode::QUERY | opcode::EXECUTE | opcode::BATCH => action(),
-            _ => Action::Answer,
-        })
-    });
-}
-
-/// A client whose pool has links: to open one, the proxy asks the node.
-fn with_open_links(testbed: &mut Testbed) -> HostId<simulated::Client> {
-    let client = testbed.started_offender(4);
-    testbed.send(client, &bytes::insert(4, 1, "quick", 9));
-    testbed.answered(client, 1);
-    testbed.take_answers(client);
-    client
-}
-
 #[test]
 fn a_sampled_request_has_a_span_with_its_times_and_its_node() {
     let mut testbed = Testbed::bare(traced);
-    let client = with_open_links(&mut testbed);
-    answer_with(&mut testbed, || Action::Delay(300 * MILLISECOND));
+    let client = testbed.client_with_open_links();
+    testbed.answer_queries_with(|| Action::Delay(300 * MILLISECOND));
     let text = "SELECT v FROM bench.kv WHERE k = 'secret'";
     testbed.send(client, &with_trace(bytes::query(4, 7, text), 5, 1));
     testbed.answered(client, 1);
@@ -130,7 +112,7 @@ fn an_execution_and_a_preparation_have_spans_too() {
 #[test]
 fn requests_without_a_sampled_trace_have_no_span() {
     let mut testbed = Testbed::bare(traced);
-    let client = with_open_links(&mut testbed);
+    let client = testbed.client_with_open_links();
     let query = || bytes::query(4, 1, "SELECT v FROM bench.kv WHERE k = 'x'");
     for request in [query(), with_trace(query(), 1, 0), with_payload(query(), "00-zz-1-01")] {
         testbed.send(client, &request);
@@ -146,7 +128,7 @@ fn requests_without_a_sampled_trace_have_no_span() {
 #[test]
 fn off_is_off_and_a_reload_switches_it_on() {
     let mut testbed = Testbed::bare(|_| {});
-    let client = with_open_links(&mut testbed);
+    let client = testbed.client_with_open_links();
     let query = || bytes::query(4, 1, "SELECT v FROM bench.kv WHERE k = 'x'");
     testbed.send(client, &with_trace(query(), 1, 1));
     testbed.answered(client, 1);
@@ -169,7 +151,7 @@ fn each_end_of_a_request_ends_its_span() {
         (Action::Close, Outcome::LinkLost, None),
     ] {
         let mut testbed = Testbed::bare(traced);
-        let client = with_open_links(&mut testbed);
+        let client = testbed.client_with_open_links();
         let made = action.clone();
         testbed.hook_all(|| {
             let action = made.clone();
@@ -193,7 +175,7 @@ fn each_end_of_a_request_ends_its_span() {
 #[test]
 fn a_query_that_no_link_took_in_time_has_a_span_without_a_node() {
     let mut testbed = Testbed::bare(traced);
-    answer_with(&mut testbed, || Action::Silence);
+    testbed.answer_queries_with(|| Action::Silence);
     let client = testbed.started_offender(4);
     let query = bytes::query(4, 1, "SELECT v FROM bench.kv WHERE k = 'x'");
     testbed.send(client, &with_trace(query, 3, 1));
@@ -208,7 +190,7 @@ fn a_query_that_no_link_took_in_time_has_a_span_without_a_node() {
 #[test]
 fn a_flood_of_traces_costs_a_bounded_number_of_spans() {
     let mut testbed = Testbed::bare(traced);
-    let client = with_open_links(&mut testbed);
+    let client = testbed.client_with_open_links();
     let (rounds, each) = (20, 500);
     for round in 0..rounds {
         for stream in 0..each {
@@ -234,8 +216,8 @@ fn a_flood_of_traces_costs_a_bounded_number_of_spans() {
 #[test]
 fn the_trace_of_a_client_that_leaves_is_lost_and_counted() {
     let mut testbed = Testbed::bare(traced);
-    let client = with_open_links(&mut testbed);
-    answer_with(&mut testbed, || Action::Silence);
+    let client = testbed.client_with_open_links();
+    testbed.answer_queries_with(|| Action::Silence);
     let query = bytes::query(4, 1, "SELECT v FROM bench.kv WHERE k = 'x'");
     testbed.send(client, &with_trace(query, 3, 1));
     testbed.run_for(100 * MILLISECOND);

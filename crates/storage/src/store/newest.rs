@@ -52,7 +52,7 @@ impl Store {
     /// partition's header. `goes_on` hears of the bytes of each record, and may end the search.
     ///
     /// # Errors
-    /// Those of the store, and those of `goes_on`.
+    /// The errors of the store, and those of `goes_on`.
     pub fn newest_of_slice<E: From<StoreError>>(
         &self,
         (table, partition): (TableId, PartitionKey<'_>),
