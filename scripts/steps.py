@@ -1,4 +1,5 @@
-"""Steps with a name, a duration, and a log that is shown when they fail; for scripts/run-cassandra."""
+"""Steps with a name, a duration, and a log that is shown when they fail; for
+scripts/run-cassandra."""
 
 import time
 from pathlib import Path

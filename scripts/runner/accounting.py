@@ -1,6 +1,8 @@
-"""Processor time of a process and of everything that it starts, including servers in sessions of their own.
+"""Processor time of a process and of everything that it starts, including servers in sessions of
+their own.
 
-A control group counts it where the kernel lets this user make one. Elsewhere only processes that were waited for count.
+A control group counts it where the kernel lets this user make one. Elsewhere only processes that
+were waited for count.
 """
 
 import itertools
@@ -32,13 +34,15 @@ class Account:
 
     @property
     def prefix(self) -> list:
-        """Words to put before a command, which move its process into the group before it starts anything."""
+        """Words to put before a command, which move its process into the group before it starts
+        anything."""
         if not self._group:
             return []
         return ["sh", "-c", 'echo $$ > "$0" 2>/dev/null; exec "$@"', str(self._group / "cgroup.procs")]
 
     def close(self) -> float | None:
-        """Returns the seconds that were used, and removes the group unless one of its processes still runs."""
+        """Returns the seconds that were used, and removes the group unless one of its processes
+        still runs."""
         if not self._group:
             return None
         seconds = self._seconds()

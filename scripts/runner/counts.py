@@ -1,4 +1,5 @@
-"""Numbers of tests, and names of those that failed, in the output of cargo, go, Surefire and pytest."""
+"""Numbers of tests, and names of those that failed, in the output of cargo, go, Surefire and
+pytest."""
 
 import json
 import re

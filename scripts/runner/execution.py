@@ -1,4 +1,5 @@
-"""Processes of the runner. Each has a log, a session and a deadline, at which it is interrupted and in the end killed."""
+"""Processes of the runner. Each has a log, a session and a deadline, at which it is interrupted and
+in the end killed."""
 
 import os
 import signal
@@ -18,7 +19,8 @@ STATUS_TIMED_OUT, STATUS_NOT_FOUND, STATUS_INTERRUPTED = 124, 127, 130
 
 @dataclass
 class Result:
-    """The end of a process. `busy_seconds` is processor time, including its servers' where the kernel counts that."""
+    """The end of a process. `busy_seconds` is processor time, including its servers' where the
+    kernel counts that."""
 
     status: int
     seconds: float
@@ -27,7 +29,7 @@ class Result:
 
 
 class Processes:
-    """All processes that run now, so that an interrupt can end each of them."""
+    """The processes that run now, so that an interrupt can end each of them."""
 
     def __init__(self):
         self._running = set()
@@ -99,7 +101,8 @@ def end(child: subprocess.Popen) -> None:
 
 
 def _wait(child: subprocess.Popen, timeout_seconds: float) -> tuple:
-    """(status, processor time) of a child and of those that it waited for; Popen's own wait does not report the latter."""
+    """(status, processor time) of a child and of those that it waited for; Popen's own wait does
+    not report the latter."""
     deadline = time.monotonic() + timeout_seconds
     while child.returncode is None:
         try:

@@ -1,4 +1,5 @@
-"""Other work on the machine: four loops that never wait, and a writer of 50 MB/s to the disk of the tests."""
+"""Other work on the machine: four loops that never wait, and a writer of 50 MB/s to the disk of the
+tests."""
 
 import os
 import subprocess
@@ -16,7 +17,8 @@ LOOP = ["sh", "-c", "while :; do :; done"]
 
 
 class Load:
-    """Processes that work until the block is left. Each has a session of its own, and so its own share of the processors."""
+    """Processes that work until the block is left. Each has a session of its own, and so its own
+    share of the processors."""
 
     def __init__(self):
         self.file = TARGET / "under-load.bin"

@@ -65,8 +65,8 @@ def of_pytest(suite, verdicts: Path) -> list:
 
 
 def of_go(suite, text: str) -> list:
-    """`go test -v` prints what a test logs before its `--- FAIL` line, and behind it the lines of its
-    subtests, which count too."""
+    """`go test -v` prints what a test logs before its `--- FAIL` line, and behind it the lines
+    of its subtests, which count too."""
     failures, block = [], []
     for line in text.splitlines():
         part = re.match(r"^\s+--- FAIL: (\S+)", line)
@@ -103,7 +103,8 @@ def of_cargo(suite, text: str) -> list:
 
 
 def of_drivers(suite, text: str) -> list:
-    """Failures in the output of several drivers, each under a line such as `java: ...`. A driver runs again as a whole."""
+    """Failures in the output of several drivers, each under a line such as `java: ...`. A driver
+    runs again as a whole."""
     parts = re.split(r"^(go|java|rust): .*\n", text, flags=re.MULTILINE)[1:]
     failures = []
     for driver, said in zip(parts[::2], parts[1::2], strict=True):
@@ -113,7 +114,8 @@ def of_drivers(suite, text: str) -> list:
     return failures
 
 
-# The status of a test program whose tests failed. Any other one says that it did not come to its end.
+# The status of a test program whose tests failed. Any other one says that it did not come to its
+# end.
 STATUS_FAILED, CARGO_FAILED = 1, 101
 BROKEN_OFF = {"go": re.compile(r"^(panic|fatal error): ", re.MULTILINE),
               "surefire": re.compile(r"forked VM terminated|ExecutionException|SurefireBooterForkException"),
@@ -131,7 +133,8 @@ def came_to_its_end(suite, text: str, status: int) -> bool:
 
 
 def failures_of(suite, text: str, verdicts: Path, failed: int, status: int) -> list:
-    """The failures of a failed suite. Those that its output does not name are one failure, and a verdict; so is its early end."""
+    """The failures of a failed suite. Those that its output does not name are one failure, and a
+    verdict; so is its early end."""
     if suite.counts == "pytest":
         found = of_pytest(suite, verdicts)
     elif suite.counts in BY_OUTPUT and suite.again:
@@ -146,7 +149,8 @@ def failures_of(suite, text: str, verdicts: Path, failed: int, status: int) -> l
 
 
 def candidates(failures: list) -> list:
-    """The failures to run once more: all of them, or none if there are too many or one is a verdict.
+    """The failures to run once more: all of them, or none if there are too many or one is a
+    verdict.
 
     A verdict fails the run in any case, so second runs could not help.
     """
@@ -156,7 +160,8 @@ def candidates(failures: list) -> list:
 
 
 def causes(failures: list) -> list:
-    """A line for each suite and kind of missing answer: one server that stands still may fail many tests."""
+    """A line for each suite and kind of missing answer: one server that stands still may fail many
+    tests."""
     numbers = Counter((failure.suite.name, failure.reason.split(":")[0][:80]) for failure in failures if failure.unanswered)
     return [f"{number} in {suite}: {kind}" for (suite, kind), number in numbers.most_common()]
 

@@ -1,4 +1,5 @@
-"""A run of suites: starts them as the schedule says, reports how each ends, and runs tests without an answer once more."""
+"""A run of suites: starts them as the schedule says, reports how each ends, and runs tests without
+an answer once more."""
 
 import queue
 import re
@@ -20,7 +21,7 @@ SLOWEST_SHOWN = 8
 
 @dataclass
 class Outcome:
-    """How a suite ended."""
+    """The end of a suite."""
 
     suite: object
     passed: int
@@ -93,7 +94,8 @@ class Run:
         return True, "", time.monotonic() - begun
 
     def _end_service(self, service) -> str | None:
-        """Stops the servers of a service. Returns their complaint, or what kept them from stopping."""
+        """Stops the servers of a service. Returns their complaint, or what kept them from
+        stopping."""
         server = self.servers.pop(service.name, None)
         try:
             return server.stop() if server else None
@@ -149,7 +151,8 @@ class Run:
     def _count(self, suite, passed, failed, seconds, busy_seconds) -> None:
         self.outcomes.append(Outcome(suite, passed, failed, seconds, busy_seconds))
         numbers = f"{passed} passed" + (f", {failed} FAILED" if failed else "")
-        # Processor time shows the cost of a suite even if others use the machine too. It leaves out servers that go on.
+        # Processor time shows the cost of a suite even if others use the machine too. It leaves out
+        # servers that go on.
         print(f"  {suite.name:<52} {seconds:6.1f} s {busy_seconds:5.0f} s busy  {numbers}", flush=True)
 
     def _stop_idle_services(self) -> None:
@@ -198,7 +201,8 @@ class Run:
         return failed == 0 and (suite.counts != "pytest" or passed >= len(failure.tests)), text
 
     def print_summary(self) -> None:
-        """Prints the slowest suites, the second runs, the failures and where the logs are. The last line has the totals."""
+        """Prints the slowest suites, the second runs, the failures and where the logs are. The last
+        line has the totals."""
         slowest = sorted((outcome for outcome in self.outcomes), key=lambda outcome: -outcome.seconds)[:SLOWEST_SHOWN]
         print("slowest: " + ", ".join(f"{outcome.suite.name} {outcome.seconds:.0f} s" for outcome in slowest))
         for suite, failure, good in self.reruns:

@@ -1,4 +1,5 @@
-"""Decides what begins next: of the suites that fit on the processors, the one with the longest chain of work behind it.
+"""Decides what begins next: of the suites that fit on the processors, the one with the longest
+chain of work behind it.
 
 The decisions need no clock and no process, so tests can play them through.
 """
@@ -6,7 +7,8 @@ The decisions need no clock and no process, so tests can play them through.
 import os
 from dataclasses import dataclass, field
 
-# Recorded processors are averages. A total a little above the machine's number keeps all of them busy.
+# Recorded processors are averages. A total a little above the machine's number keeps all of them
+# busy.
 OVERCOMMITMENT = 1.25
 
 
@@ -47,7 +49,8 @@ class Schedule:
             (self.succeeded if good else self.failed).add(entry.provides)
 
     def impossible(self) -> list:
-        """(entry, what it lacks) for each pending entry that can never begin. These are no longer pending afterwards."""
+        """(entry, what it lacks) for each pending entry that can never begin. These are no longer
+        pending afterwards."""
         found = []
         for entry in list(self.pending):
             lacking = [need for need in self._wanted(entry) if need in self.failed]
@@ -60,7 +63,8 @@ class Schedule:
         return found
 
     def idle_services(self) -> list:
-        """Services that are up and that no suite uses any more. The caller stops them, then calls `stopped`."""
+        """Services that are up and that no suite uses any more. The caller stops them, then calls
+        `stopped`."""
         used = {suite.service for suite in [*self.pending, *self.running.values()] if getattr(suite, "service", None)}
         return [service for service in self.services if service.name in self.up and service.name not in used]
 
@@ -103,7 +107,8 @@ class Schedule:
         return used + entry.processors <= self.processors * OVERCOMMITMENT
 
     def _rank(self) -> dict:
-        """Seconds from the start of each entry to the end of the longest chain that waits for it."""
+        """Seconds from the start of each entry to the end of the longest chain that waits for
+        it."""
         behind = {entry.name: [] for entry in self.pending}
         providers = {}
         for entry in self.pending:

@@ -1,4 +1,5 @@
-"""Servers that suites share, by kind. Each must live to the end and stop in good order, which counts as a test."""
+"""Servers that suites share, by kind. Each must live to the end and stop in good order, which
+counts as a test."""
 
 import os
 from pathlib import Path
@@ -21,12 +22,14 @@ class EmbeddedNodes:
         self.process.start()
 
     def stop(self) -> str | None:
-        """Stops the process. Returns a complaint if it ended early or did not stop in good order."""
+        """Stops the process. Returns a complaint if it ended early or did not stop in good
+        order."""
         return _complaint(self.process)
 
 
 class Ring:
-    """Three Cassandra nodes, `extended` of them with the extension; with `proxied`, a proxy in front of them."""
+    """Three Cassandra nodes, `extended` of them with the extension; with `proxied`, a proxy in
+    front of them."""
 
     def __init__(self, extended: int, proxied: bool, log: Path):
         self.ring = Cluster("ring", extended=int(os.environ.get("SHUNT_EXTENDED", extended)), fleeting=True, patient=True)

@@ -1,4 +1,5 @@
-"""The table of suites, tests/suites.toml: the suites, what each needs, and what only one of them may use at a time."""
+"""The table of suites, tests/suites.toml: the suites, what each needs, and what only one of them
+may use at a time."""
 
 import os
 import re
@@ -22,7 +23,8 @@ class BadTable(Exception):
 
 @dataclass
 class Suite:
-    """A command that proves something, or that others need. The head of the table explains the fields."""
+    """A command that proves something, or that others need. The head of the table explains the
+    fields."""
 
     name: str
     command: str
@@ -54,7 +56,8 @@ class Service:
 
 
 def words(command: str, known: dict) -> list:
-    """A command as words. `known` has values for its {placeholders}: a text, or a list for a placeholder that is a whole word."""
+    """A command as words. `known` has values for its {placeholders}: a text, or a list for a
+    placeholder that is a whole word."""
     found = []
     for part in shlex.split(command):
         value = known.get(part[1:-1]) if part.startswith("{") and part.endswith("}") else None
@@ -115,7 +118,8 @@ def only(suites: list, part: str) -> list:
 
 
 def check(suites: list, services: list) -> None:
-    """Raises BadTable for the first entry that names something unknown, or that waits for itself."""
+    """Raises BadTable for the first entry that names something unknown, or that waits for
+    itself."""
     names = [entry.name for entry in [*suites, *services]]
     for name in names:
         if names.count(name) > 1:

@@ -1,5 +1,5 @@
 //! Comments and documents are prose: a line has at most 100 columns, and a doc comment begins with
-//! its subject.
+//! its subject. Programs and files of scripts/ and packaging/ follow the same rules.
 //!
 //! A comment that opens with a clause, a pronoun or a bare quantifier makes the reader look for the
 //! subject. The share of such openings is held low, as no rule of grammar can be checked by machine
@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::{Path, PathBuf};
 
 use super::{assert_none, files, root, rust_files};
 
@@ -175,4 +176,74 @@ fn documents_have_at_most_a_hundred_columns() {
         long.extend(long_lines(&text).into_iter().map(|number| format!("{path}:{number}")));
     }
     assert_none("lines of documents with more than 100 columns", long);
+}
+
+/// Comments of a program or of a file of options, and docstrings if it is Python: the line number,
+/// from 1, and the line.
+fn comments_behind_hashes(text: &str) -> Vec<(usize, &str)> {
+    let mut comments = Vec::new();
+    let mut is_docstring = false;
+    for (number, line) in text.lines().enumerate() {
+        let code = line.trim_start();
+        let quotes = line.matches("\"\"\"").count();
+        let opens = !is_docstring && code.starts_with("\"\"\"");
+        let is_comment = code.starts_with('#') && !code.starts_with("#!");
+        if is_docstring || opens || is_comment {
+            comments.push((number + 1, line));
+        }
+        is_docstring = (is_docstring || opens) && (quotes.is_multiple_of(2) == is_docstring);
+    }
+    comments
+}
+
+#[test]
+fn comments_behind_hashes_are_found() {
+    let source =
+        "#!/bin/sh\n# One.\nx = 1  # no\n\"\"\"Two.\"\"\"\n    \"\"\"Three\n    four.\"\"\"\ny\n";
+    let numbers: Vec<_> = comments_behind_hashes(source).iter().map(|(at, _)| *at).collect();
+    assert_eq!(numbers, [2, 4, 5, 6]);
+}
+
+/// Files with comments behind `#` that operators and packagers read.
+fn programs() -> Vec<(PathBuf, String)> {
+    let is_read = |path: &Path| {
+        let is_manifest = path.ends_with("Cargo.toml");
+        let is_data = path.extension().is_some_and(|kind| kind == "json" || kind == "md");
+        let places = ["scripts", "packaging"];
+        is_manifest || !is_data && places.iter().any(|place| path.starts_with(place))
+    };
+    let root = root();
+    let relative = |path: PathBuf| path.strip_prefix(&root).unwrap().to_owned();
+    let paths = files(&[]).into_iter().map(relative).filter(|path| is_read(path));
+    let texts: Vec<_> = paths
+        .filter_map(|path| Some((path.clone(), fs::read_to_string(root.join(&path)).ok()?)))
+        .collect();
+    assert!(texts.len() > 50, "the search for programs found {} files only", texts.len());
+    texts
+}
+
+#[test]
+fn comments_of_programs_have_at_most_a_hundred_columns() {
+    let mut long = Vec::new();
+    for (path, text) in programs() {
+        let lines = comments_behind_hashes(&text).into_iter();
+        let is_long = |line: &str| line.trim().contains(' ') && line.chars().count() > COLUMNS_MAX;
+        let lines = lines.filter(|(_, line)| is_long(line));
+        long.extend(lines.map(|(number, _)| format!("{}:{number}", path.display())));
+    }
+    assert_none("comments with more than 100 columns", long);
+}
+
+#[test]
+fn docstrings_of_programs_begin_with_their_subject() {
+    let mut bare = Vec::new();
+    for (path, text) in programs() {
+        for (number, line) in comments_behind_hashes(&text) {
+            let opening = line.trim_start().strip_prefix("\"\"\"");
+            if opening.is_some_and(is_bare) {
+                bare.push(format!("{}:{number}: {}", path.display(), line.trim()));
+            }
+        }
+    }
+    assert_none("docstrings that do not begin with their subject", bare);
 }
