@@ -15,6 +15,7 @@
 mod bindings;
 mod changes;
 mod connection;
+mod connection_limit;
 mod describe;
 mod execute;
 mod fault;
@@ -23,7 +24,6 @@ mod login;
 mod plan;
 mod prepared;
 mod requests;
-mod room;
 mod rows;
 mod schema;
 mod select;

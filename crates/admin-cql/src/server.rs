@@ -14,11 +14,11 @@ use tokio::time::{Instant, sleep};
 use tracing::warn;
 
 use crate::connection::Connection;
+use crate::connection_limit::Connections;
 use crate::execute::Session;
 use crate::limits::{ACCEPT_RETRY, LOGIN_TIMEOUT};
 use crate::login::Login;
 use crate::prepared::Store;
-use crate::room::Room;
 use crate::schema::Identity;
 
 /// Port that clients of a Unix socket see.
@@ -53,7 +53,7 @@ impl AdminCql {
 
     /// Serves until the task is dropped. Needs a tokio runtime with I/O and time.
     pub async fn serve(self: Arc<Self>, listener: Listener) {
-        let (mut tasks, mut room) = (JoinSet::new(), Room::default());
+        let (mut tasks, mut connections) = (JoinSet::new(), Connections::default());
         loop {
             let accepted = tokio::select! {
                 accepted = accept(&listener) => accepted,
@@ -68,12 +68,12 @@ impl AdminCql {
                 }
             };
             let (from, now) = (session.from, Instant::now());
-            if !room.make(from, now, &self.pages) {
+            if !connections.make_room(from, now, &self.pages) {
                 continue;
             }
             let login = Arc::<Login>::default();
             let work = Arc::clone(&self).connection(socket, session, Arc::clone(&login));
-            room.add(from, now, login, tasks.spawn(work));
+            connections.add(from, now, login, tasks.spawn(work));
         }
     }
 

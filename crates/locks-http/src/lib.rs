@@ -15,6 +15,7 @@
 //! Each request has a connection of its own, to here and to the proxy, while it is carried out. A
 //! client that disconnects ends both, and so leaves the queue.
 
+mod concurrency_limit;
 mod limits;
 mod locks;
 mod login;
@@ -22,7 +23,6 @@ mod part;
 mod pool;
 mod reply;
 mod request;
-mod room;
 mod server;
 mod stream;
 #[cfg(test)]

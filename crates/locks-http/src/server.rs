@@ -28,6 +28,7 @@ use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tracing::{error, warn};
 
+use crate::concurrency_limit::{ConcurrencyLimit, Place};
 use crate::limits::{
     ACCEPT_RETRY, ANSWER_TIMEOUT, BODY_BYTES_MAX, BODY_TIMEOUT, CONNECT_STEP_TIMEOUT,
     CONNECTION_TIMEOUT, CONNECTIONS_MAX, HEAD_BYTES_MAX, HEAD_TIMEOUT, LOGIN_PAUSE, LOGINS_MAX,
@@ -39,7 +40,6 @@ use crate::login::Login;
 use crate::pool::{LoggedIn, Pool};
 use crate::reply::{Reply, Status};
 use crate::request::{LockRequest, Operation};
-use crate::room::{Place, Room};
 use crate::stream::{Stream, gone};
 
 /// Order to the listener.
@@ -64,11 +64,11 @@ pub struct LocksHttp {
     served_tls: Option<Arc<dyn Sessions>>,
     config: watch::Receiver<Arc<Config>>,
     order: watch::Receiver<Order>,
-    connections: Arc<Room>,
-    requests: Arc<Room>,
-    waits: Arc<Room>,
-    logins: Arc<Room>,
-    queues: Arc<Room>,
+    connections: Arc<ConcurrencyLimit>,
+    requests: Arc<ConcurrencyLimit>,
+    waits: Arc<ConcurrencyLimit>,
+    logins: Arc<ConcurrencyLimit>,
+    queues: Arc<ConcurrencyLimit>,
     idle: Mutex<Pool<AsyncClient>>,
     pub(crate) metrics: Metrics,
 }
@@ -96,11 +96,11 @@ impl LocksHttp {
             served_tls,
             config,
             order,
-            connections: Room::new(CONNECTIONS_MAX),
-            requests: Room::new(REQUESTS_MAX),
-            waits: Room::new(WAITS_MAX),
-            logins: Room::new(LOGINS_MAX),
-            queues: Room::new(QUEUES_MAX),
+            connections: ConcurrencyLimit::new(CONNECTIONS_MAX),
+            requests: ConcurrencyLimit::new(REQUESTS_MAX),
+            waits: ConcurrencyLimit::new(WAITS_MAX),
+            logins: ConcurrencyLimit::new(LOGINS_MAX),
+            queues: ConcurrencyLimit::new(QUEUES_MAX),
             idle: Mutex::default(),
             metrics: Metrics::default(),
         })
@@ -398,8 +398,13 @@ impl LocksHttp {
 }
 
 /// Takes a place, or returns the answer that there is none.
-fn enter(room: &Arc<Room>, peer: IpAddr, max: usize, what: &str) -> Result<Place, Reply> {
-    room.enter(peer).map_err(|full| match full {
+fn enter(
+    limit: &Arc<ConcurrencyLimit>,
+    peer: IpAddr,
+    max: usize,
+    what: &str,
+) -> Result<Place, Reply> {
+    limit.enter(peer).map_err(|full| match full {
         NoRoom::All => Reply::unavailable(&format!("there are {max} {what}, which is the limit")),
         NoRoom::Host => {
             let message =

@@ -2,9 +2,9 @@
 //!
 //! The pages only read: counters of the cores, the last known ring and the configuration. They ask
 //! the cores for their clients, their slow queries, the members of the fleet and the locks that
-//! clients wait for. Changes are orders to the main thread.
+//! clients wait for. The main thread makes the changes.
 
-pub(crate) mod ask;
+pub(crate) mod core_answers;
 mod clients;
 mod connections;
 mod failed_logins;
@@ -16,7 +16,7 @@ mod hot_keys;
 mod eviction;
 mod lock_list;
 mod node_drain;
-mod orders;
+mod config_changes;
 mod settings;
 mod slow_queries;
 mod status;
@@ -41,7 +41,7 @@ use crate::control::datacentre;
 use crate::control::{ControlRequest, Mailbox};
 use crate::metrics::exposition::Sources;
 use clients::Clients;
-pub use orders::{Order, Verdict};
+pub use config_changes::{ChangeResult, ConfigChange};
 pub use settings::{Source, SourceMap};
 
 /// The pages of the admin address and their sources.
@@ -61,7 +61,7 @@ pub struct Admin {
     digests: digests::Digests,
     hot_keys: hot_keys::HotKeys,
     settings: settings::Settings,
-    orders: orders::Orders,
+    config_changes: config_changes::ConfigChanges,
     evictions: eviction::Evictions,
     node_drain: node_drain::NodeDrain,
     windows: windows::Windows,
@@ -102,7 +102,7 @@ impl Admin {
             digests,
             hot_keys,
             settings: settings::Settings::new(),
-            orders: orders::Orders::default(),
+            config_changes: config_changes::ConfigChanges::default(),
             evictions,
             node_drain: node_drain::NodeDrain::default(),
         })
@@ -118,9 +118,9 @@ impl Admin {
         datacentre::choose(Some(name), cluster.routing.nodes(), &[]).map(|_| ())
     }
 
-    /// Connects changes with the main thread, which gets each order by `sender`.
-    pub fn take_orders(&self, sender: impl Fn(Order) + Send + Sync + 'static) {
-        self.orders.connect(Box::new(sender));
+    /// Connects changes with the main thread, which gets each of them through `sender`.
+    pub fn take_config_changes(&self, sender: impl Fn(ConfigChange) + Send + Sync + 'static) {
+        self.config_changes.connect(Box::new(sender));
     }
 
     /// Connects changes of the routing with the control plane.
@@ -238,9 +238,9 @@ impl Part for Admin {
 
     fn changes(&self) -> &'static [&'static str] {
         &[
-            orders::RELOAD,
-            orders::LOG_LEVEL,
-            orders::SET_OPTION,
+            config_changes::RELOAD,
+            config_changes::LOG_LEVEL,
+            config_changes::SET_OPTION,
             eviction::KICK,
             node_drain::DRAIN,
             node_drain::UNDRAIN,
@@ -255,7 +255,7 @@ impl Part for Admin {
                 let drained = name == node_drain::DRAIN;
                 Some(self.node_drain.change(parameters, drained, ring, from))
             }
-            _ => self.orders.change(name, parameters, from),
+            _ => self.config_changes.change(name, parameters, from),
         }
     }
 

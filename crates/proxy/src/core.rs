@@ -17,10 +17,11 @@ use crate::client::login_failures::LoginFailures;
 use crate::client::refused_logins::RefusedLogins;
 use crate::client::selection::Eviction;
 use crate::config::Config;
+use crate::connection_list::Collection;
 use crate::context::{Context, slow_query_ns};
 use crate::control::post::Mailbox;
 use crate::control::state::ControlRequest;
-use crate::digests::ends;
+use crate::digests::attribution;
 use crate::digests::table::DigestTable;
 use crate::fleet::clock::NodeClocks;
 use crate::fleet::cores::Lanes;
@@ -41,7 +42,6 @@ use crate::retained::Retained;
 use crate::retry::Retries;
 use crate::router::Router;
 use crate::slow_queries::records::SlowQueries;
-use crate::survey::Survey;
 use crate::tls::Outgoing;
 use crate::traces::table::Traces;
 use crate::transactions::TransactionKeeper;
@@ -100,7 +100,7 @@ pub(crate) struct Reports {
     /// The closing of clients in progress, if any.
     pub(crate) eviction: Option<Eviction>,
     /// The list of clients, links and pools in progress, if any.
-    pub(crate) survey: Option<Survey>,
+    pub(crate) connection_list: Option<Collection>,
     pub(crate) slow_queries: SlowQueries,
     pub(crate) digests: DigestTable,
     pub(crate) traces: Traces,
@@ -139,7 +139,7 @@ impl Core {
         let mut router = Router::new(options.prepared, options.index, serves_locks);
         router.hot_keys.set_sample(options.config.hot_keys_sample, 0);
         let mut reports = Reports::default();
-        ends::switch(&mut reports.digests, &mut router, &options.config);
+        attribution::switch(&mut reports.digests, &mut router, &options.config);
         reports.traces.switch(options.config.otlp_endpoint.is_some());
         let has_tls = options.outgoing.nodes.is_some();
         Self {

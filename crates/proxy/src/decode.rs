@@ -19,7 +19,7 @@ use crate::client::clients::Clients;
 use crate::client::{Client, Phase, Stall, closing, heavy, login};
 use crate::context::Context;
 use crate::core::Core;
-use crate::digests::ends;
+use crate::digests::attribution;
 use crate::fault::Fault;
 use crate::ids::{ClientRef, PoolId};
 use crate::limits;
@@ -35,7 +35,7 @@ use crate::retained::Retained;
 use crate::route::{self, Choice, WhenFull};
 use crate::router::Router;
 use crate::slow_queries::capture;
-use crate::traces::{ends as traces, table::Traces};
+use crate::traces::{spans, table::Traces};
 use crate::transactions::{intake as transactions, pause};
 
 /// One complete request.
@@ -577,12 +577,12 @@ fn hold(core: &mut Core, io: &mut Io, request: &Request<'_>, choice: Choice, pla
 
 /// Refuses a query after its client has waited long enough for room.
 fn refuse(core: &mut Core, io: &mut Io, request: &Request<'_>, plan: &Plan) {
-    ends::refused(core, io, request.header, plan);
+    attribution::count_refusal(core, io, request.header, plan);
     if let Some(client) = core.clients.get_mut(request.slot) {
         client.traffic.refuse(request.body.len(), ErrorKind::Overloaded);
     }
     capture::refused(core, io, request.slot, request.header, plan, request.body);
-    traces::refused(core, io, request.slot, request.header, plan, request.body);
+    spans::record_refusal(core, io, request.slot, request.header, plan, request.body);
     core.context.metrics.queries.of(plan.kind).add(1);
     core.context.metrics.outcomes.of(Outcome::Overloaded).add(1);
     let nowhere =

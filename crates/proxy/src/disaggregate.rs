@@ -18,7 +18,7 @@ use crate::answers::{learn, local_pages, system_tables};
 use crate::client::clients::Clients;
 use crate::context::Context;
 use crate::core::{Core, Reports};
-use crate::digests::{Digest, ends};
+use crate::digests::{Digest, attribution};
 use crate::handover::{links as agent_links, offers};
 use crate::ids::{LinkKey, LinkRef};
 use crate::link::links::LinkAndNode;
@@ -35,7 +35,7 @@ use crate::retained::Retained;
 use crate::retry::{agreement, failure, refusals, unprepared};
 use crate::router::Router;
 use crate::slow_queries::capture;
-use crate::traces::{ends as traces, key::TraceKey};
+use crate::traces::{key::TraceKey, spans};
 
 /// Bytes at the head of a frame that identify its only answer: the count and the stream id.
 const ONLY_STREAM_BYTES: usize = 6;
@@ -226,8 +226,8 @@ fn record_slow(link: &Link, path: &mut Path<'_>, io: &Io, pending: &Pending) {
 fn record_trace(node: NodeId, path: &mut Path<'_>, io: &Io, (pending, digest): (&Pending, Digest)) {
     let pending = Pending { plan: Plan { digest, ..pending.plan }, ..*pending };
     let Path { clients, router, reports, context, .. } = path;
-    let sources = traces::Sources { clients, router, context };
-    traces::answered(reports, &sources, &pending, node, io.now_ns());
+    let sources = spans::Sources { clients, router, context };
+    spans::record_answer(reports, &sources, &pending, node, io.now_ns());
 }
 
 /// Counts a query whose digest has no row yet; returns the digest, which may have one now.
@@ -241,7 +241,7 @@ fn count_unknown(
 ) -> Digest {
     let Path { clients, retained, router, reports, .. } = path;
     let body = retained.view(io, link.conn, pending.kept);
-    ends::count_unknown(&mut reports.digests, router, clients, pending, body, end)
+    attribution::count_unknown(&mut reports.digests, router, clients, pending, body, end)
 }
 
 /// Handles a message that the proxy must inspect.
@@ -408,15 +408,15 @@ fn take(core: &mut Core, io: &mut Io, at: LinkRef, answer: &Answer<'_>) {
     }
     match pending.purpose {
         Purpose::Client => {
-            ends::identify(core, io, at, &mut pending);
-            traces::note_link(core, at, &pending);
+            attribution::identify(core, io, at, &mut pending);
+            spans::note_link(core, at, &pending);
             capture::answered(core, io, at, &pending, answer);
             take_for_client(core, io, at, &pending, answer);
         }
         Purpose::Offered => {
             offers::came_on_link(core, at, answer.stream);
-            ends::identify(core, io, at, &mut pending);
-            traces::note_link(core, at, &pending);
+            attribution::identify(core, io, at, &mut pending);
+            spans::note_link(core, at, &pending);
             capture::answered(core, io, at, &pending, answer);
             take_for_client(core, io, at, &pending, answer);
         }

@@ -50,7 +50,7 @@ pub mod query_end;
 mod retained;
 mod router;
 pub mod slow_queries;
-pub mod survey;
+pub mod connection_list;
 mod time_buckets;
 pub mod traces;
 mod wakes;

@@ -261,11 +261,11 @@ pub const CENSUS_PAUSE_NS: u64 = 100_000;
 pub const EVICTION_STEP: usize = 128;
 
 /// Places that the core looks at in one step when it lists its clients, links and pools.
-pub const SURVEY_STEP: usize = 256;
+pub const CONNECTION_LIST_STEP: usize = 256;
 /// Clients in a list: of each core, and then of all cores together.
-pub const SURVEY_CLIENTS_MAX: usize = 4_096;
+pub const LISTED_CLIENTS_MAX: usize = 4_096;
 /// Links in a list: of each core, and then of all cores together.
-pub const SURVEY_LINKS_MAX: usize = 4_096;
+pub const LISTED_LINKS_MAX: usize = 4_096;
 
 /// Groups of clients that a core tells apart for `/status`; the rest counts as one.
 pub const CENSUS_GROUPS_MAX: usize = 8_192;

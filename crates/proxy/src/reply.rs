@@ -13,13 +13,13 @@ use crate::client::clients::Clients;
 use crate::client::inbox::Kept;
 use crate::context::Context;
 use crate::core::Core;
-use crate::digests::ends;
+use crate::digests::attribution;
 use crate::fault::Fault;
 use crate::ids::ClientRef;
 use crate::link::{Pending, Recipient};
 use crate::metrics::Outcome;
 use crate::query_end::End;
-use crate::traces::ends as traces;
+use crate::traces::spans;
 
 /// One answer, of whatever source.
 #[derive(Clone, Copy)]
@@ -64,7 +64,7 @@ pub(crate) fn deliver(
     client.in_flight = client.in_flight.saturating_sub(1);
     let mut end = End::new((to.received_ns, to.sent_ns), io.now_ns(), 0, answer.body.len());
     if answer.opcode == opcode::ERROR {
-        end.error = ends::error_of(Some(client), answer, outcome);
+        end.error = attribution::error_of(Some(client), answer, outcome);
     }
     client.traffic.end(&end);
     write(clients, context, io, to.client.slot, &Answer { stream: to.stream, ..*answer });
@@ -78,8 +78,8 @@ pub(crate) fn pass_on(
     answer: &Answer<'_>,
     outcome: Outcome,
 ) {
-    ends::ended(core, io, pending, answer, outcome);
-    traces::ended(core, io, pending, answer, outcome);
+    attribution::count_end(core, io, pending, answer, outcome);
+    spans::record_end(core, io, pending, answer, outcome);
     deliver(&mut core.clients, &core.context, io, pending.recipient(), answer, outcome);
 }
 

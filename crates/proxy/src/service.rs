@@ -10,12 +10,13 @@ use crate::accept;
 use crate::client::{
     Stall, announce, census, certificate, closing, deadlines, events, eviction, login,
 };
+use crate::connection_list::collection as connection_list;
 use crate::control::state::CoreMail;
 use crate::core::{Core, Peer};
-use crate::digests::ends as digests;
+use crate::digests::attribution;
 use crate::disaggregate;
 use crate::drain;
-use crate::fleet::clock::question as clock;
+use crate::fleet::clock::sampling as clock;
 use crate::fleet::cores::receive;
 use crate::fleet::forwarding::connection as peers;
 use crate::fleet::membership::run;
@@ -31,7 +32,6 @@ use crate::locks::status::report;
 use crate::locks::{self, foreign_rows, keeper as lock_keeper, rows, sweep};
 use crate::reply;
 use crate::retry::{agreement, lost_links, timeouts};
-use crate::survey::steps as survey;
 use crate::transactions::modes::{self, rules};
 use crate::transactions::{self, pause, time};
 use crate::window::WindowControl;
@@ -53,7 +53,7 @@ const _: () = {
         run::TIMER,
         transactions::TIMER,
         eviction::TIMER,
-        survey::TIMER,
+        connection_list::TIMER,
     ];
     let mut one = 0;
     while one < timers.len() {
@@ -144,7 +144,7 @@ impl Service for Core {
             transactions::TIMER => time::due(self, io),
             census::TIMER => count_clients(self, io),
             eviction::TIMER => eviction::go_on(self, io),
-            survey::TIMER => survey::go_on(self, io),
+            connection_list::TIMER => connection_list::resume(self, io),
             announce::TIMER => announce::go_on(self, io),
             events::TIMER => events::go_on(self, io),
             // The end of the turn finds the waiting clients.
@@ -180,7 +180,7 @@ impl Service for Core {
                     count_clients(self, io);
                 }
             }
-            CoreMail::Survey(answer) => survey::start(self, io, answer),
+            CoreMail::Connections(answer) => connection_list::start(self, io, answer),
             CoreMail::Kick(selection, answer) => eviction::start(self, io, selection, answer),
             CoreMail::Locks(answer) => report::send(self, io, &answer),
             CoreMail::LockList(answer) => report::send_list(self, io, &answer),
@@ -202,7 +202,7 @@ impl Service for Core {
             CoreMail::Reload(config) => {
                 self.window = WindowControl::new(config.window_us);
                 self.router.hot_keys.set_sample(config.hot_keys_sample, io.now_ns());
-                digests::switch(&mut self.reports.digests, &mut self.router, &config);
+                attribution::switch(&mut self.reports.digests, &mut self.router, &config);
                 self.reports.traces.switch(config.otlp_endpoint.is_some());
                 self.context.set_config(config);
                 certificate::reloaded(self, io);

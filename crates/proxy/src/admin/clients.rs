@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use shunt_admin::MetricFamily;
 
-use super::ask::{self, Answer, PATIENCE};
+use super::core_answers::{CachedAnswer, PATIENCE, ask_all};
 use super::{errors, group_metrics};
 use crate::client::census::{CoreCensus, Group, Tally};
 use crate::control::{CoreMail, Mailbox};
@@ -27,11 +27,11 @@ const MOST_QUERIES: usize = 256;
 
 /// The counts, asked from the cores.
 #[derive(Debug)]
-pub(super) struct Clients(Answer, Mutex<group_metrics::Counters>);
+pub(super) struct Clients(CachedAnswer, Mutex<group_metrics::Counters>);
 
 impl Clients {
     pub(super) fn new(mailboxes: Arc<[Mailbox]>) -> Self {
-        Self(Answer::new(mailboxes), Mutex::default())
+        Self(CachedAnswer::new(mailboxes), Mutex::default())
     }
 
     /// The clients by role, address, keyspace, driver, version and TLS.
@@ -63,7 +63,7 @@ async fn ask_cores(mailboxes: &[Mailbox], patience: Duration) -> Counted {
         }
         core
     };
-    let missing = ask::all(mailboxes, patience, CoreMail::Census, take).await;
+    let missing = ask_all(mailboxes, patience, CoreMail::Census, take).await;
     Counted { groups: groups_of_all, others: others_of_all, missing }
 }
 

@@ -8,11 +8,11 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 use shunt_reactor::ClientAddress;
 
-use super::ask::{self, Answer, PATIENCE};
+use super::core_answers::{CachedAnswer, PATIENCE, ask_all};
 use crate::client::identity::Driver;
+use crate::connection_list::{ClientRow, CoreConnections, LinkRow, PoolRow};
 use crate::control::{CoreMail, Mailbox};
 use crate::limits;
-use crate::survey::{ClientRow, CoreSurvey, LinkRow, PoolRow};
 
 /// Names of the pages.
 pub(super) const CLIENTS_PAGE: &str = "clients";
@@ -20,11 +20,11 @@ pub(super) const LINKS_PAGE: &str = "links";
 
 /// The lists, asked from the cores.
 #[derive(Debug)]
-pub(super) struct Connections(Answer);
+pub(super) struct Connections(CachedAnswer);
 
 impl Connections {
     pub(super) fn new(mailboxes: Arc<[Mailbox]>) -> Self {
-        Self(Answer::new(mailboxes))
+        Self(CachedAnswer::new(mailboxes))
     }
 
     /// The page of clients, or of links and pools.
@@ -38,24 +38,24 @@ impl Connections {
 async fn ask_cores(mailboxes: &[Mailbox], patience: Duration) -> Value {
     let (mut client_rows, mut link_rows, mut pool_rows) = (Vec::new(), Vec::new(), Vec::new());
     let (mut clients_left_out, mut links_left_out) = (0, 0);
-    let take = |survey: CoreSurvey| {
-        let core = survey.core;
-        client_rows.extend(survey.clients.into_iter().map(|client| (core, client)));
-        link_rows.extend(survey.links.into_iter().map(|link| (core, link)));
-        pool_rows.extend(survey.pools.into_iter().map(|pool| (core, pool)));
-        clients_left_out += survey.clients_left_out;
-        links_left_out += survey.links_left_out;
+    let take = |answer: CoreConnections| {
+        let core = answer.core;
+        client_rows.extend(answer.clients.into_iter().map(|client| (core, client)));
+        link_rows.extend(answer.links.into_iter().map(|link| (core, link)));
+        pool_rows.extend(answer.pools.into_iter().map(|pool| (core, pool)));
+        clients_left_out += answer.clients_left_out;
+        links_left_out += answer.links_left_out;
         core
     };
-    let missing = ask::all(mailboxes, patience, CoreMail::Survey, take).await;
+    let missing = ask_all(mailboxes, patience, CoreMail::Connections, take).await;
     client_rows.sort_by_key(|(core, client)| {
         Reverse((client.queries_per_second, client.in_flight, client.queries, Reverse(*core)))
     });
-    clients_left_out += cut(&mut client_rows, limits::SURVEY_CLIENTS_MAX);
+    clients_left_out += cut(&mut client_rows, limits::LISTED_CLIENTS_MAX);
     link_rows.sort_by(|(one_core, one), (other_core, other)| {
         (&one.node, one_core, one.number).cmp(&(&other.node, other_core, other.number))
     });
-    links_left_out += cut(&mut link_rows, limits::SURVEY_LINKS_MAX);
+    links_left_out += cut(&mut link_rows, limits::LISTED_LINKS_MAX);
     pool_rows.sort_by_key(|(core, pool)| (*core, pool.number));
     json!({
         CLIENTS_PAGE: {
@@ -216,8 +216,8 @@ mod tests {
 
     fn core(index: usize, ports: std::ops::Range<u16>) -> Mailbox {
         Box::new(move |mail| {
-            let CoreMail::Survey(answer) = mail else { panic!("{mail:?}") };
-            let survey = CoreSurvey {
+            let CoreMail::Connections(answer) = mail else { panic!("{mail:?}") };
+            let listed = CoreConnections {
                 core: index,
                 clients: ports.clone().map(|port| client(port, port.into())).collect(),
                 clients_left_out: 3,
@@ -225,14 +225,14 @@ mod tests {
                 links_left_out: 0,
                 pools: Vec::new(),
             };
-            answer.try_send(survey).expect("room for every core");
+            answer.try_send(listed).expect("room for every core");
             Ok(())
         })
     }
 
     #[tokio::test]
     async fn the_clients_of_all_cores_are_one_list_of_those_that_send_most() {
-        let most = limits::SURVEY_CLIENTS_MAX as u16;
+        let most = limits::LISTED_CLIENTS_MAX as u16;
         let cores: [Mailbox; 3] = [core(0, 1..most), core(1, 20_000..20_009), Box::new(Err)];
         let pages = Connections::new(cores.into());
         let page = pages.page(CLIENTS_PAGE).await;

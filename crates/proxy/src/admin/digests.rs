@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde_json::{Map, Value, json};
 use shunt_admin::Label as _;
 
-use super::ask::{self, Answer, PATIENCE};
+use super::core_answers::{CachedAnswer, PATIENCE, ask_all};
 use super::errors;
 use crate::control::{CoreMail, Mailbox};
 use crate::digests::table::{CoreDigests, DigestName, Origin};
@@ -21,11 +21,11 @@ pub(super) const PAGE: &str = "digests";
 
 /// The digests, asked from the cores.
 #[derive(Debug)]
-pub(super) struct Digests(Answer);
+pub(super) struct Digests(CachedAnswer);
 
 impl Digests {
     pub(super) fn new(mailboxes: Arc<[Mailbox]>) -> Self {
-        Self(Answer::new(mailboxes))
+        Self(CachedAnswer::new(mailboxes))
     }
 
     /// The digests of all cores, the one with the most time first. With `is_on` false, they are
@@ -70,7 +70,7 @@ async fn ask_cores(mailboxes: &[Mailbox], patience: Duration) -> Value {
         }
         answer.core
     };
-    let missing = ask::all(mailboxes, patience, CoreMail::Digests, take).await;
+    let missing = ask_all(mailboxes, patience, CoreMail::Digests, take).await;
     let mut all: Vec<(Arc<DigestName>, Merged)> = merged.into_iter().collect();
     all.sort_by_cached_key(|(name, digest)| {
         let time_ns = digest.totals.wait_ns + digest.totals.node_ns;

@@ -9,8 +9,8 @@ use shunt_admin::Change;
 use tokio::sync::Mutex;
 use tracing::info;
 
-use super::ask::{self, PATIENCE};
-use super::orders::refused;
+use super::config_changes::refused;
+use super::core_answers::{PATIENCE, ask_all};
 use crate::client::selection::{CoreEviction, NameCondition, Selection};
 use crate::config::{Kind as _, Network};
 use crate::control::{CoreMail, Mailbox};
@@ -55,7 +55,7 @@ impl Evictions {
                 closed += outcome.closed;
                 outcome.core
             };
-            let missing = ask::all(&self.mailboxes, PATIENCE, question, take).await;
+            let missing = ask_all(&self.mailboxes, PATIENCE, question, take).await;
             let Selection { role, address, application, id } = &*selection;
             info!(
                 closed,

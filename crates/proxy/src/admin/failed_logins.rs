@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use shunt_admin::Label as _;
 use shunt_reactor::ClientHost;
 
-use super::ask::{self, Answer, PATIENCE};
+use super::core_answers::{CachedAnswer, PATIENCE, ask_all};
 use crate::client::refused_logins::{CoreRefusedLogins, RefusedLogin};
 use crate::control::{CoreMail, Mailbox};
 use crate::limits;
@@ -20,11 +20,11 @@ pub(super) const PAGE: &str = "failed_logins";
 
 /// The records, asked from the cores.
 #[derive(Debug)]
-pub(super) struct FailedLogins(Answer);
+pub(super) struct FailedLogins(CachedAnswer);
 
 impl FailedLogins {
     pub(super) fn new(mailboxes: Arc<[Mailbox]>) -> Self {
-        Self(Answer::new(mailboxes))
+        Self(CachedAnswer::new(mailboxes))
     }
 
     /// The failed logins of all cores, the latest first.
@@ -65,7 +65,7 @@ async fn ask_cores(mailboxes: &[Mailbox], patience: Duration) -> Value {
         }
         core
     };
-    let missing = ask::all(mailboxes, patience, CoreMail::RefusedLogins, take).await;
+    let missing = ask_all(mailboxes, patience, CoreMail::RefusedLogins, take).await;
     let mut all: Vec<Alike> = all.into_values().collect();
     all.sort_by_key(|alike| (alike.last_age_ns, Reverse(alike.count)));
     let all = first_of_each_host(all, limits::REFUSED_LOGINS_MAX);

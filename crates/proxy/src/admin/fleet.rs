@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use shunt_fleet::Shown;
 
-use super::ask::{self, Answer, PATIENCE};
+use super::core_answers::{CachedAnswer, PATIENCE, ask_all};
 use crate::control::{CoreMail, Mailbox};
 use crate::limits::CLOCK_BEHIND_MAX_US;
 use crate::locks::status::{CoreLocks, FleetShown, Queue, UNREADABLE_MAX, longest};
@@ -16,11 +16,11 @@ use crate::transactions::writes::attempts::{Unmade, oldest};
 
 /// The locks of the cores, with their last answers.
 #[derive(Debug)]
-pub(super) struct Locks(Answer);
+pub(super) struct Locks(CachedAnswer);
 
 impl Locks {
     pub(super) fn new(mailboxes: Arc<[Mailbox]>) -> Self {
-        Self(Answer::new(mailboxes))
+        Self(CachedAnswer::new(mailboxes))
     }
 
     /// The members and the longest queues, as fields of an object.
@@ -166,7 +166,7 @@ async fn ask_cores(mailboxes: &[Mailbox], patience: Duration) -> Value {
         unmade.extend(told.unmade);
         told.core
     };
-    let missing = ask::all(mailboxes, patience, CoreMail::Locks, take).await;
+    let missing = ask_all(mailboxes, patience, CoreMail::Locks, take).await;
     unreadable.sort();
     unreadable.truncate(UNREADABLE_MAX);
     oldest(&mut unmade);

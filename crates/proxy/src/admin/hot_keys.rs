@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use shunt_wire::printable::printable_to;
 
-use super::ask::{self, Answer, PATIENCE};
+use super::core_answers::{CachedAnswer, PATIENCE, ask_all};
 use crate::control::{CoreMail, Mailbox};
 use crate::hot_keys::CoreHotKeys;
 use crate::hot_keys::sketch::{Entry, Sketch};
@@ -22,11 +22,11 @@ const KEYS_MAX: usize = 20;
 
 /// The sketches, asked from the cores.
 #[derive(Debug)]
-pub(super) struct HotKeys(Answer);
+pub(super) struct HotKeys(CachedAnswer);
 
 impl HotKeys {
     pub(super) fn new(mailboxes: Arc<[Mailbox]>) -> Self {
-        Self(Answer::new(mailboxes))
+        Self(CachedAnswer::new(mailboxes))
     }
 
     /// The hot keys of all cores; `with_values`: as they are, not only as tokens.
@@ -62,7 +62,7 @@ async fn ask_cores(mailboxes: &[Mailbox], patience: Duration, with_values: bool)
         }
         answer.core
     };
-    let missing = ask::all(mailboxes, patience, CoreMail::HotKeys, take).await;
+    let missing = ask_all(mailboxes, patience, CoreMail::HotKeys, take).await;
     let mut rows = Vec::new();
     for ((keyspace, table), [reads, writes]) in &tables {
         let named =

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::ask::{self, Answer, PATIENCE};
+use super::core_answers::{CachedAnswer, PATIENCE, ask_all};
 use super::fleet::queue_shown;
 use crate::control::{CoreMail, Mailbox};
 use crate::locks::status::{CoreLockList, Queue};
@@ -18,11 +18,11 @@ const LOCKS_MAX: usize = 2_000;
 
 /// The locks of the cores.
 #[derive(Debug)]
-pub(super) struct LockList(Answer);
+pub(super) struct LockList(CachedAnswer);
 
 impl LockList {
     pub(super) fn new(mailboxes: Arc<[Mailbox]>) -> Self {
-        Self(Answer::new(mailboxes))
+        Self(CachedAnswer::new(mailboxes))
     }
 
     /// The locks of this proxy, those with the longest queues first. `fleet`: the fleet that the
@@ -52,7 +52,7 @@ async fn ask_cores(mailboxes: &[Mailbox], patience: Duration) -> Value {
         is_cut |= list.is_cut;
         list.core
     };
-    let missing = ask::all(mailboxes, patience, CoreMail::LockList, take).await;
+    let missing = ask_all(mailboxes, patience, CoreMail::LockList, take).await;
     locks.sort_by(|one, other| {
         let order = |lock: &Queue| (Reverse(lock.waiters), lock.is_durable);
         order(one).cmp(&order(other)).then_with(|| one.name.cmp(&other.name))

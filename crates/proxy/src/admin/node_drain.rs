@@ -16,7 +16,7 @@ use tokio::sync::{Mutex, mpsc};
 use tokio::time::{Instant, timeout_at};
 use tracing::info;
 
-use super::orders::refused;
+use super::config_changes::refused;
 use crate::control::{ClusterState, ClusterView, ControlRequest};
 use crate::limits;
 use crate::metrics::CoreMetrics;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use shunt_admin::Label as _;
 use shunt_wire::cql::message::Consistency;
 
-use super::ask::{self, Answer, PATIENCE};
+use super::core_answers::{CachedAnswer, PATIENCE, ask_all};
 use crate::control::{CoreMail, Mailbox};
 use crate::limits;
 use crate::slow_queries::records::{CoreSlowQueries, SlowQuery};
@@ -18,11 +18,11 @@ pub(super) const PAGE: &str = "slow_queries";
 
 /// The records, asked from the cores.
 #[derive(Debug)]
-pub(super) struct Records(Answer);
+pub(super) struct Records(CachedAnswer);
 
 impl Records {
     pub(super) fn new(mailboxes: Arc<[Mailbox]>) -> Self {
-        Self(Answer::new(mailboxes))
+        Self(CachedAnswer::new(mailboxes))
     }
 
     /// The last slow queries of all cores, the latest first.
@@ -41,7 +41,7 @@ async fn ask_cores(mailboxes: &[Mailbox], patience: Duration) -> Value {
         }));
         core
     };
-    let missing = ask::all(mailboxes, patience, CoreMail::SlowQueries, take).await;
+    let missing = ask_all(mailboxes, patience, CoreMail::SlowQueries, take).await;
     all.sort_by_key(|(age_ns, core, query)| (*age_ns, *core, Reverse(query.ended_ns)));
     all.truncate(limits::SLOW_QUERIES_MAX);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -11,8 +11,8 @@ use crate::client::heavy::{Heavy, Owner};
 use crate::client::identity::Drivers;
 use crate::client::inbox::Inbox;
 use crate::client::login_line::LoginLine;
-use crate::client::newcomers::Newcomers;
 use crate::client::news::{Announcing, SchemaNews};
+use crate::client::pending_logins::PendingLogins;
 use crate::client::{Client, Phase, Stall};
 use crate::fleet::statements;
 use crate::ids::ClientRef;
@@ -32,7 +32,7 @@ pub(crate) struct Clients {
     turned_away_since: usize,
     turned_away_from_ns: u64,
     /// Clients that have not logged in, by host.
-    newcomers: Newcomers,
+    pending_logins: PendingLogins,
     pub(crate) drivers: Drivers,
     /// Clients with a v5 segment to complete before this turn's flush.
     pub(crate) dirty: Vec<u32>,
@@ -63,26 +63,27 @@ impl Clients {
         self.ids = if self.ids >= u32::MAX - 2 { 1 } else { self.ids + 1 };
         let slot = self.slots.vacant_key() as u32;
         let client = ClientRef { slot, id: self.ids };
-        let newcomer = self.newcomers.join(peer.counted_host(), client);
-        let new = Client { newcomer, ..Client::new(conn, client.id, local, peer, deadline_ns) };
+        let pending_login = self.pending_logins.join(peer.counted_host(), client);
+        let new =
+            Client { pending_login, ..Client::new(conn, client.id, local, peer, deadline_ns) };
         self.slots.insert(new) as u32
     }
 
-    /// A client is no newcomer any more.
-    fn leave_newcomers(newcomers: &mut Newcomers, slot: u32, client: &Client) {
+    /// Notes that a client has logged in or is gone.
+    fn end_pending_login(pending_logins: &mut PendingLogins, slot: u32, client: &Client) {
         let reference = ClientRef { slot, id: client.id };
-        newcomers.leave(client.peer.counted_host(), client.newcomer, reference);
+        pending_logins.leave(client.peer.counted_host(), client.pending_login, reference);
     }
 
     /// The client that makes room for a new one of another host, on a core with so many places.
     pub(crate) fn displaced_by(&self, slot: u32, places: usize) -> Option<ClientRef> {
-        self.newcomers.displaced_by(self.get(slot)?.peer.counted_host(), places)
+        self.pending_logins.displaced_by(self.get(slot)?.peer.counted_host(), places)
     }
 
     pub(crate) fn try_remove(&mut self, slot: u32) -> Option<Client> {
         let removed = self.slots.try_remove(slot as usize)?;
         self.turned_away -= usize::from(removed.phase == Phase::TurnedAway);
-        Self::leave_newcomers(&mut self.newcomers, slot, &removed);
+        Self::end_pending_login(&mut self.pending_logins, slot, &removed);
         if let Some(held) = &removed.held_login {
             self.login_line.forget(removed.peer.counted_host(), held);
         }
@@ -99,7 +100,7 @@ impl Clients {
         let may_wait = self.turned_away.max(self.turned_away_since) < limits::TURNED_AWAY_MAX;
         if let Some(client) = self.slots.get_mut(slot as usize).filter(|_| may_wait) {
             self.turned_away += 1;
-            Self::leave_newcomers(&mut self.newcomers, slot, client);
+            Self::end_pending_login(&mut self.pending_logins, slot, client);
             self.turned_away_since += 1;
             (client.phase, client.handshake_deadline_ns) =
                 (Phase::TurnedAway, now_ns + limits::TURNED_AWAY_NS);
@@ -182,7 +183,7 @@ impl Clients {
     pub(crate) fn is_ready(&mut self, slot: u32) {
         if let Some(client) = self.slots.get_mut(slot as usize) {
             client.phase = Phase::Ready;
-            Self::leave_newcomers(&mut self.newcomers, slot, client);
+            Self::end_pending_login(&mut self.pending_logins, slot, client);
         }
     }
 

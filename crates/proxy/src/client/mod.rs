@@ -27,7 +27,7 @@ pub(crate) mod inbox;
 pub(crate) mod login;
 pub(crate) mod login_failures;
 pub(crate) mod login_line;
-mod newcomers;
+mod pending_logins;
 mod news;
 pub mod refused_logins;
 pub mod selection;
@@ -184,7 +184,7 @@ pub(crate) struct Client {
     /// OPTIONS that it sent before it logged in.
     pub(crate) early_options: u8,
     /// Number of the client among those that have not logged in.
-    pub(crate) newcomer: u64,
+    pub(crate) pending_login: u64,
     /// Address it connected to, which `system.local` shows.
     pub(crate) local: SocketAddr,
     /// The client as the acceptor knows it.
@@ -252,7 +252,7 @@ impl Client {
             writes_taken: 0,
             may_be_heavy: false,
             early_options: 0,
-            newcomer: 0,
+            pending_login: 0,
         }
     }
 

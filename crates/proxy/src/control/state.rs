@@ -13,6 +13,7 @@ use crate::client::census::CoreCensus;
 use crate::client::refused_logins::CoreRefusedLogins;
 use crate::client::selection::{CoreEviction, Selection};
 use crate::config::Config;
+use crate::connection_list::CoreConnections;
 use crate::digests::table::CoreDigests;
 use crate::fleet::cores::Batch;
 use crate::fleet::roster::Fleet;
@@ -20,7 +21,6 @@ use crate::hot_keys::CoreHotKeys;
 use crate::limits;
 use crate::locks::status::{CoreLockList, CoreLocks};
 use crate::slow_queries::records::CoreSlowQueries;
-use crate::survey::CoreSurvey;
 use crate::traces::table::CoreSpans;
 use shunt_transactions::catalogue::modes::InitialModes;
 
@@ -97,7 +97,7 @@ pub enum CoreMail {
     /// Count the clients by identity; the answer goes to this sender, if it has room.
     Census(mpsc::Sender<CoreCensus>),
     /// List clients, links and pools; the answer goes to this sender, if it has room.
-    Survey(mpsc::Sender<CoreSurvey>),
+    Connections(mpsc::Sender<CoreConnections>),
     /// Close the clients of a selection; the number of them goes to this sender, if it has room.
     Kick(Arc<Selection>, mpsc::Sender<CoreEviction>),
     /// Report the failed logins; the answer goes to this sender, if it has room.

@@ -14,7 +14,7 @@
 //! has told its time yet decides no writes either.
 
 mod estimate;
-pub(crate) mod question;
+pub(crate) mod sampling;
 mod turns;
 
 use shunt_locks::Now;

@@ -13,7 +13,7 @@ use super::connections;
 use super::state::{Away, Offer, Place};
 use crate::client::{Client, Phase, Stall};
 use crate::core::Core;
-use crate::digests::ends;
+use crate::digests::attribution;
 use crate::ids::LinkRef;
 use crate::limits;
 use crate::link::links::LinkAndNode;
@@ -24,7 +24,7 @@ use crate::query_end::End;
 use crate::reply::Answer;
 use crate::retry::failure;
 use crate::slow_queries::capture;
-use crate::traces::ends as traces;
+use crate::traces::spans;
 
 /// Handles an agent's offer of a large answer: the client's connection goes there, or the answer
 /// comes here.
@@ -108,9 +108,9 @@ pub(crate) fn came_on_link(core: &mut Core, at: LinkRef, stream: i16) {
 pub(super) fn delivered(core: &mut Core, io: &mut Io, offer: &Offer) {
     capture::handed_over(core, io, offer.at, &offer.pending);
     let length = Header::decode(&offer.header).map_or(0, |header| header.length as usize);
-    ends::handed_over(core, io, &offer.pending, length);
-    traces::note_link(core, offer.at, &offer.pending);
-    traces::handed_over(core, io, &offer.pending);
+    attribution::count_hand_over(core, io, &offer.pending, length);
+    spans::note_link(core, offer.at, &offer.pending);
+    spans::record_hand_over(core, io, &offer.pending);
     free(core, io, offer, false);
     let metrics = &core.context.metrics;
     metrics.handover.answers.of(HandedOver::Sent).add(1);
@@ -156,7 +156,7 @@ pub(super) fn has_no_client(core: &mut Core, io: &mut Io, offer: &Offer, may_com
     core.context.metrics.handover.answers.of(HandedOver::Broken).add(1);
     core.context.metrics.outcomes.of(Outcome::LinkLost).add(1);
     core.context.metrics.in_flight.sub(1);
-    traces::abandon(core, offer.pending.trace);
+    spans::abandon(core, offer.pending.trace);
 }
 
 /// Frees the stream id, or keeps it until an answer arrives under it.

@@ -12,7 +12,7 @@ use shunt_wire::cql::message::{
 
 use crate::answers::learn;
 use crate::core::Core;
-use crate::digests::ends;
+use crate::digests::attribution;
 use crate::fault::Fault;
 use crate::fleet::forwarding;
 use crate::fleet::forwarding::withdrawal;
@@ -74,7 +74,7 @@ pub(super) fn resume(
 }
 
 fn answer(core: &mut Core, io: &mut Io, slot: u32, message: (&Header, &[u8]), came_ns: u64) {
-    let served = ends::served(core, io, slot, message, came_ns);
+    let served = attribution::identify_served(core, io, slot, message, came_ns);
     core.fleet.requests.current = served;
     let done = match take_apart(core, io, slot, message, came_ns) {
         Ok(Some(unknown)) => permission::wait(core, io, slot, message, (unknown, came_ns)),
@@ -83,7 +83,7 @@ fn answer(core: &mut Core, io: &mut Io, slot: u32, message: (&Header, &[u8]), ca
     };
     let unanswered = core.fleet.requests.current.take();
     if let Err(fault) = done {
-        ends::served_refused(core, io, slot, unanswered, fault.kind.code());
+        attribution::count_served_refusal(core, io, slot, unanswered, fault.kind.code());
         core.context.metrics.outcomes.of(Outcome::Intercepted).add(1);
         reply::error(core, io, slot, message.0.stream, &fault);
     }

@@ -19,7 +19,7 @@ use crate::fleet::rights;
 use crate::fleet::rights::ask::Answer;
 use crate::fleet::rights::cache::Verdict;
 use crate::fleet::rights::inquiries::WAIT_NS;
-use crate::fleet::rights::question::Reading;
+use crate::fleet::rights::probe::Reading;
 use crate::fleet::rights::right::{Action, Right};
 use crate::fleet::rights::waiters::Waiter;
 use crate::ids::{ClientRef, PoolId};

@@ -8,7 +8,7 @@ use shunt_wire::cql::message::{error_code, split_response_prefix};
 use crate::aggregate;
 use crate::client::inbox::Kept;
 use crate::core::Core;
-use crate::digests::ends;
+use crate::digests::attribution;
 use crate::limits;
 use crate::link::{Pending, Purpose, Recipient};
 use crate::metrics::Outcome;
@@ -163,7 +163,7 @@ fn finish(core: &mut Core, io: &mut Io, key: usize) {
             let (to, stream) = (recipient(&gather), gather.stream);
             let answer =
                 Answer { stream, flags: merged.flags, opcode: opcode::RESULT, body: &merged.body };
-            ends::ended_with(
+            attribution::count_end_with(
                 core,
                 io,
                 &whole(&gather, io),
@@ -182,7 +182,14 @@ fn refuse(core: &mut Core, io: &mut Io, key: usize, flags: u8, body: &[u8]) {
     let Some(gather) = core.retries.multigets.remove(key) else { return };
     record(core, io, &gather, Outcome::Error);
     let answer = Answer { stream: gather.stream, flags, opcode: opcode::ERROR, body };
-    ends::ended_with(core, io, &whole(&gather, io), gather.request.len(), &answer, Outcome::Error);
+    attribution::count_end_with(
+        core,
+        io,
+        &whole(&gather, io),
+        gather.request.len(),
+        &answer,
+        Outcome::Error,
+    );
     reply::deliver(
         &mut core.clients,
         &core.context,

@@ -11,7 +11,7 @@ use crate::plan::Plan;
 use crate::retry::{failure, mode_change};
 use crate::route::{self, Choice, WhenFull};
 use crate::slow_queries::capture;
-use crate::traces::ends as traces;
+use crate::traces::spans;
 
 /// Sends a request once more, to the best node now. `avoid`: the node that did not execute it, to
 /// use only as the last resort.
@@ -25,7 +25,7 @@ pub(crate) fn send(
     pending.retries += 1;
     if core.clients.version_of(pending.client).is_none() {
         core.context.metrics.in_flight.sub(1);
-        traces::abandon(core, pending.trace);
+        spans::abandon(core, pending.trace);
         return;
     }
     if core.context.is_too_late(io, &pending.plan, pending.received_ns) {

@@ -14,7 +14,7 @@ use crate::link::Pending;
 use crate::metrics::{Outcome, QueryKind};
 use crate::plan::{Plan, Work};
 use crate::reply::{self, Answer};
-use crate::traces::ends as traces;
+use crate::traces::spans;
 use shunt_wire::printable::printable_to;
 
 /// Bytes of a node's message in an error of the proxy's own.
@@ -61,7 +61,7 @@ fn shown(words: &str) -> String {
 pub(crate) fn fail(core: &mut Core, io: &mut Io, pending: &Pending, outcome: Outcome, why: &str) {
     let Some(version) = core.clients.version_of(pending.client) else {
         core.context.metrics.in_flight.sub(1);
-        traces::abandon(core, pending.trace);
+        spans::abandon(core, pending.trace);
         return;
     };
     let mut body = Vec::new();

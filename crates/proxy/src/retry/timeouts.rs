@@ -3,14 +3,14 @@
 use shunt_reactor::Io;
 
 use crate::core::Core;
-use crate::digests::ends;
+use crate::digests::attribution;
 use crate::ids::{LinkKey, LinkRef, Ticket};
 use crate::limits;
 use crate::link::{Kept, Pending, Purpose, lifecycle};
 use crate::metrics::{GivenUp, Outcome};
 use crate::retry::{agreement, failure, unprepared};
 use crate::slow_queries::capture;
-use crate::traces::ends as traces;
+use crate::traces::spans;
 
 /// Checks all waiting requests; once a tick.
 pub(crate) fn tick(core: &mut Core, io: &mut Io) {
@@ -63,9 +63,9 @@ fn expire_requests(core: &mut Core, io: &mut Io, key: LinkKey) {
             link.orphans += 1;
         }
         if pending.purpose == Purpose::Client {
-            ends::identify(core, io, at, &mut pending);
+            attribution::identify(core, io, at, &mut pending);
             note_late(core, at);
-            traces::note_link(core, at, &pending);
+            spans::note_link(core, at, &pending);
             capture::timed_out(core, io, at, &pending);
         }
         core.retained.release(&mut core.links, io, at, pending.kept);

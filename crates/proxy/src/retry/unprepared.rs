@@ -43,7 +43,7 @@ use crate::reply::{self, Answer};
 use crate::retry::failure::may_have_changed;
 use crate::retry::{Repair, another_node, failure, mode_change};
 use crate::slow_queries::capture;
-use crate::traces::ends as traces;
+use crate::traces::spans;
 
 /// The verdict of a node's answer to a repair's PREPARE.
 enum Again {
@@ -341,7 +341,7 @@ fn refuse_as_unprepared(
     }
     let Some(version) = core.clients.version_of(repair.pending.client) else {
         core.context.metrics.in_flight.sub(1);
-        traces::abandon(core, repair.pending.trace);
+        spans::abandon(core, repair.pending.trace);
         return;
     };
     let body = words(version, &repair.statement.id, why);

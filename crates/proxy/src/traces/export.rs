@@ -20,7 +20,7 @@ use tracing::error;
 
 use super::report::TraceReport;
 use super::table::{CoreSpans, QuerySpan};
-use crate::admin::ask::{self, PATIENCE};
+use crate::admin::core_answers::{PATIENCE, ask_all};
 use crate::config::Config;
 use crate::control::{CoreMail, Mailbox};
 use crate::limits;
@@ -131,7 +131,7 @@ impl TraceExport {
                 }
                 answer.core
             };
-            ask::all(mailboxes, PATIENCE, CoreMail::Spans, take).await;
+            ask_all(mailboxes, PATIENCE, CoreMail::Spans, take).await;
             if !has_more {
                 return;
             }

@@ -13,7 +13,7 @@
 //! lock on the path of a query; keep memory beyond a bound, whatever clients send; let one host
 //! take the spans of all others; show a value of a query.
 
-pub(crate) mod ends;
+pub(crate) mod spans;
 pub mod exemplars;
 pub mod export;
 pub(crate) mod key;

@@ -20,7 +20,7 @@ use crate::fleet::requests::clients;
 use crate::fleet::rights;
 use crate::fleet::rights::ask::{Answer, NotAsked};
 use crate::fleet::rights::cache::Verdict;
-use crate::fleet::rights::question::{Reading, qualified};
+use crate::fleet::rights::probe::{Reading, qualified};
 use crate::fleet::rights::right::{Action, Right};
 use crate::fleet::rights::waiters::Waiter;
 use crate::ids::PoolId;

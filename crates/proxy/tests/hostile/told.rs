@@ -240,26 +240,26 @@ fn a_core_lists_its_connections_and_the_logins_that_failed() {
         testbed.run_for(SECOND);
     }
     let core = testbed.scene.cores[0];
-    // An operator who goes away ends a survey, and the next one gets the answer.
-    testbed.scene.world.post(core, CoreMail::Survey(mpsc::channel(1).0));
+    // An operator who goes away ends a list, and the next one gets the answer.
+    testbed.scene.world.post(core, CoreMail::Connections(mpsc::channel(1).0));
     let (sender, mut answers) = mpsc::channel(1);
-    testbed.scene.world.post(core, CoreMail::Survey(sender));
+    testbed.scene.world.post(core, CoreMail::Connections(sender));
     testbed.run_for(SECOND);
-    let survey = answers.try_recv().expect("an answer");
-    let mut clients: Vec<_> = survey
+    let listed = answers.try_recv().expect("an answer");
+    let mut clients: Vec<_> = listed
         .clients
         .iter()
         .map(|client| (client.stage, client.role.as_deref(), client.queries))
         .collect();
     clients.sort_unstable();
     assert_eq!(clients, [("AUTHENTICATING", None, 0), ("READY", Some("ann"), 1)]);
-    let ready = survey.clients.iter().find(|client| client.stage == "READY").expect("a client");
+    let ready = listed.clients.iter().find(|client| client.stage == "READY").expect("a client");
     let driver = ready.driver.as_ref().map(|driver| &*driver.name);
     assert_eq!(driver, Some(r"A\u{1b}[2J"));
-    let pool = survey.pools.iter().find(|pool| Some(pool.number) == ready.pool).expect("its pool");
-    let of_pool = survey.links.iter().filter(|link| link.pool == pool.number).count();
+    let pool = listed.pools.iter().find(|pool| Some(pool.number) == ready.pool).expect("its pool");
+    let of_pool = listed.links.iter().filter(|link| link.pool == pool.number).count();
     assert_eq!((pool.clients, pool.role.as_deref(), pool.links.0), (1, Some("ann"), of_pool));
-    assert!(survey.links.iter().any(|link| link.state == "ready" && link.purpose == "serves"));
+    assert!(listed.links.iter().any(|link| link.state == "ready" && link.purpose == "serves"));
     let (sender, mut answers) = mpsc::channel(1);
     testbed.scene.world.post(core, CoreMail::RefusedLogins(sender));
     testbed.run_for(SECOND);

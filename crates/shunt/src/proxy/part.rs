@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use shunt_locks_http::Order;
-use shunt_proxy::admin::{Admin, Order as AdminOrder};
+use shunt_proxy::admin::{Admin, ConfigChange};
 use shunt_proxy::config::Config;
 use shunt_proxy::control::CoreMail;
 use shunt_proxy::metrics::CoreMetrics;
@@ -48,7 +48,7 @@ pub(super) enum Notice {
         failure: Option<String>,
     },
     /// An operator has asked for a change at the admin address.
-    Order(AdminOrder),
+    ConfigChange(ConfigChange),
     /// The thread of locks over HTTP has ended.
     HttpEnded {
         /// The reason, if the thread should not have ended.
@@ -160,8 +160,8 @@ impl ProxyPart {
                 Some(Exit::Unfit)
             }
             Notice::RingTimeout | Notice::Unfit(_) => None,
-            Notice::Order(order) => {
-                self.obey(order);
+            Notice::ConfigChange(change) => {
+                self.change_config(change);
                 None
             }
             Notice::CoreEnded { index, failure } => {
@@ -213,24 +213,24 @@ impl ProxyPart {
     }
 
     /// Makes a change that an operator has asked for, unless the operator no longer waits for it.
-    fn obey(&mut self, order: AdminOrder) {
-        if order.is_abandoned() {
+    fn change_config(&mut self, change: ConfigChange) {
+        if change.is_abandoned() {
             return;
         }
         let is_ending = self.acceptor.is_none();
-        match order {
-            AdminOrder::Reload(answer) => {
+        match change {
+            ConfigChange::Reload(answer) => {
                 let verdict = match is_ending {
                     true => Err(json!({ "error": "the proxy is ending" })),
-                    false => self.reload_for_verdict(),
+                    false => self.reload_for_operator(),
                 };
                 let _ = answer.send(verdict);
             }
-            AdminOrder::LogLevel(level, answer) => {
+            ConfigChange::LogLevel(level, answer) => {
                 let verdict = self.set_option("log", Some(&level));
                 let _ = answer.send(verdict.map(|_| json!({ "level": level })));
             }
-            AdminOrder::SetOption { name, value, answer } => {
+            ConfigChange::SetOption { name, value, answer } => {
                 let _ = answer.send(self.set_option(&name, value.as_deref()));
             }
         }
@@ -399,10 +399,10 @@ mod tests {
         part.reload = Some(Reload { load: Box::new(load), sources, filter });
         let (sender, verdict) = oneshot::channel();
         drop(verdict);
-        part.obey(AdminOrder::Reload(sender));
+        part.change_config(ConfigChange::Reload(sender));
         assert_eq!(loads.get(), 0);
         let (sender, mut verdict) = oneshot::channel();
-        part.obey(AdminOrder::Reload(sender));
+        part.change_config(ConfigChange::Reload(sender));
         assert!(loads.get() == 1 && verdict.try_recv().is_ok());
         assert_eq!(end(&mut part), []);
     }

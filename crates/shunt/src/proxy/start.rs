@@ -140,7 +140,7 @@ pub(crate) fn start(
     let mailboxes = || cores.iter().map(|core| mailbox_of(core.mailer.clone())).collect();
     let traces = export_traces(mailboxes(), &config_receiver, &sources);
     let pages = Admin::new(sources, config_receiver.clone(), listening.clone(), mailboxes());
-    connect_orders(&pages, teller.clone(), requests);
+    connect_admin(&pages, teller.clone(), requests);
     let http = http_at.zip(listening.first().copied().map(super::reachable));
     let http = http.map(|(listener, proxy)| {
         let proxy = (proxy, outgoing.fleet.clone());
@@ -197,12 +197,12 @@ fn http_ended(teller: Teller<Notice>) -> impl FnOnce(Option<String>) + Send + 's
     move |failure| teller.tell(Notice::HttpEnded { failure })
 }
 
-/// Sends the operators' orders to the part, and to the control plane. The plane ends with the
-/// cores, so that nobody else may keep `requests`.
-fn connect_orders(pages: &Admin, teller: Teller<Notice>, requests: mpsc::Sender<ControlRequest>) {
+/// Connects the admin pages with the part, which changes the configuration, and with the control
+/// plane. The plane ends with the cores, so that nobody else may keep `requests`.
+fn connect_admin(pages: &Admin, teller: Teller<Notice>, requests: mpsc::Sender<ControlRequest>) {
     pages.take_control(requests.downgrade());
     drop(requests);
-    pages.take_orders(move |order| teller.tell(Notice::Order(order)));
+    pages.take_config_changes(move |change| teller.tell(Notice::ConfigChange(change)));
 }
 
 /// The admin pages' listener, and their access with TLS and tokens.

@@ -1,8 +1,8 @@
 //! Walks over everything that a core has: all its links, all its pools, all its clients.
 //!
 //! A client can cause events as fast as it sends, and others can have thousands of links. So only
-//! the tick, a change of the ring, an operator's order, and the end of a core may walk all of them.
-//! Whatever belongs to one pool or one node is found from there.
+//! the tick, a change of the ring, a request of an operator, and the end of a core may walk all of
+//! them. Whatever belongs to one pool or one node is found from there.
 
 use super::{assert_none, paths, rust_files};
 
@@ -10,7 +10,7 @@ use super::{assert_none, paths, rust_files};
 const WALKS: [(&str, usize, &str); 15] = [
     ("client/certificate.rs", 1, "a reload"),
     ("client/deadlines.rs", 4, "the tick"),
-    ("client/final_errors.rs", 1, "an order to close clients, 128 of them at a time"),
+    ("client/final_errors.rs", 1, "`shunt kick`, 128 of them at a time"),
     ("client/login.rs", 2, "the tick: expire_switches"),
     ("drain.rs", 3, "the end"),
     ("fleet/forwarding/open.rs", 1, "a request for another proxy, over few links to proxies"),

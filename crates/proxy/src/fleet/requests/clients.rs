@@ -8,7 +8,7 @@ use shunt_reactor::Io;
 use crate::client::Client;
 use crate::config::{Identity, IdentityLogin};
 use crate::core::Core;
-use crate::digests::ends;
+use crate::digests::attribution;
 use crate::fleet::forwarding::Login;
 use crate::fleet::requests::answer_form::AnswerForm;
 use crate::fleet::requests::{Asker, At};
@@ -107,7 +107,7 @@ pub(crate) fn answer_with(
     };
     let answer = Answer { flags, ..Answer::plain(opcode, pending.stream, body) };
     if let Some(served) = &pending.served {
-        let (end, code) = ends::served_ended(core, io, pending.client, served, &answer);
+        let (end, code) = attribution::count_served(core, io, pending.client, served, &answer);
         capture::served(core, (pending.client, pending.stream), served, &end, code);
     }
     reply::deliver(&mut core.clients, &core.context, io, to, &answer, Outcome::Intercepted);

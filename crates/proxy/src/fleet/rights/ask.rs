@@ -3,7 +3,7 @@
 use shunt_reactor::Io;
 
 use super::cache::Verdict;
-use super::question::{self, Reading};
+use super::probe::{self, Reading};
 use super::right::{Action, Right};
 use crate::core::Core;
 use crate::fleet::statements::{self, Heard, Whose};
@@ -49,8 +49,8 @@ pub(crate) fn ask(
     }
     // The time is taken before the question is sent, so the node checks the right later than that.
     let asked_ns = io.read_clock_ns();
-    let text = question::text(&right.action);
-    if !statements::ask::ask_in(core, io, pool, whose, &text, question::level(&right.action)) {
+    let text = probe::statement(&right.action);
+    if !statements::ask::ask_in(core, io, pool, whose, &text, probe::level(&right.action)) {
         return Err(NotAsked::NoLink);
     }
     core.fleet.rights.inquiries.add(number, right.clone(), asked_ns);
@@ -69,7 +69,7 @@ pub(crate) fn take_answer(
     // The place of the pool may belong to a pool with another login by now.
     let is_same = core.router.pools.get(pool).is_some_and(|pool| pool.login_id == right.login);
     let reading = match is_same {
-        true => question::read(heard, &right.action),
+        true => probe::read_answer(heard, &right.action),
         false => Reading::Unknown("its pool is gone".into()),
     };
     match &reading {

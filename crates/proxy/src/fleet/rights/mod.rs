@@ -2,7 +2,7 @@
 //!
 //! The proxy answers statements on locks itself, and carries transactions out under its own login,
 //! so no node would check the role of the client. The proxy asks a node for each right, over a link
-//! of the client's own pool, by a statement that does nothing ([`question`], ADR 16). A node looks
+//! of the client's own pool, by a statement that does nothing ([`probe`], ADR 16). A node looks
 //! at rights before it looks at anything else. One cache keeps the verdicts of a core for
 //! `auth_cache_ms`, by login ([`cache`]). Here a login is a number without the password in it
 //! ([`LoginId`](crate::client::account::LoginId)).
@@ -19,7 +19,7 @@
 //! | [`ask`] | a node is asked, and its verdict kept |
 //! | [`cache`] | verdicts of nodes, by login and action |
 //! | [`inquiries`] | questions on their way to nodes |
-//! | [`question`] | the text of a question, and what a node's answer means |
+//! | [`probe`] | the text of a question, and what a node's answer means |
 //! | [`waiters`] | requests that wait for a verdict, limited by number, bytes and role |
 //!
 //! This must never:
@@ -34,7 +34,7 @@
 pub(crate) mod ask;
 pub(crate) mod cache;
 pub(crate) mod inquiries;
-pub(crate) mod question;
+pub(crate) mod probe;
 pub(crate) mod right;
 pub(crate) mod waiters;
 

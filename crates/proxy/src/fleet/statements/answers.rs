@@ -7,7 +7,7 @@ use shunt_wire::cql::message::{ErrorMessage, ResultMessage, split_response_prefi
 
 use crate::client::inbox::Kept;
 use crate::core::Core;
-use crate::fleet::clock::question;
+use crate::fleet::clock::sampling;
 use crate::fleet::membership::run;
 use crate::fleet::rights;
 use crate::fleet::statements::{Heard, VERSION, Whose};
@@ -70,7 +70,7 @@ fn take(core: &mut Core, io: &mut Io, answer: &Kept<'_>) {
         Whose::Sweep(known) => sweep::take_page(core, io, known, &heard),
         Whose::Deletion(key) => sweep::deleted(core, io, key, &heard),
         Whose::Fleet(id) => run::take_answer(core, io, id, &heard),
-        Whose::Clock { node, sent_ns } => question::heard(core, io, (node, sent_ns), &heard),
+        Whose::Clock { node, sent_ns } => sampling::take_answer(core, io, (node, sent_ns), &heard),
         Whose::Foreign(table) => foreign_rows::take_answer(core, table, &heard),
         Whose::Transaction(part) => {
             let raw =

@@ -19,7 +19,7 @@ use shunt_wire::cql::statement::{Kind, classify};
 
 use super::{answer, modes, pause, permission, planning};
 use crate::core::Core;
-use crate::digests::ends;
+use crate::digests::attribution;
 use crate::fault::Fault;
 use crate::fleet::forwarding;
 use crate::fleet::requests::answer_form::{AnswerForm, AnswerKind};
@@ -40,9 +40,9 @@ pub(crate) fn take_request(
     plan: &Plan,
     body: &[u8],
 ) -> bool {
-    let served = ends::served(core, io, slot, (header, body), io.now_ns());
+    let served = attribution::identify_served(core, io, slot, (header, body), io.now_ns());
     if let Some(fault) = pause::refusal(core, header, body) {
-        ends::served_refused(core, io, slot, served, fault.kind.code());
+        attribution::count_served_refusal(core, io, slot, served, fault.kind.code());
         core.context.metrics.queries.of(plan.kind).add(1);
         core.context.metrics.outcomes.of(Outcome::Intercepted).add(1);
         reply::error(core, io, slot, header.stream, &fault);
@@ -63,7 +63,7 @@ pub(crate) fn take_request(
     };
     core.context.metrics.queries.of(plan.kind).add(1);
     if let Err(fault) = read {
-        ends::served_refused(core, io, slot, unanswered, fault.kind.code());
+        attribution::count_served_refusal(core, io, slot, unanswered, fault.kind.code());
         core.context.metrics.outcomes.of(Outcome::Intercepted).add(1);
         reply::error(core, io, slot, header.stream, &fault);
     }

@@ -2,7 +2,7 @@
 
 pub(crate) mod denials;
 pub(crate) mod polling;
-mod question;
+mod table_poll;
 pub(crate) mod rules;
 pub(super) mod state;
 
@@ -28,15 +28,15 @@ use shunt_wire::cql::message::{
 use super::{VERSION, levels, log, observation, pause};
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
-use crate::fleet::rights::question as rights;
+use crate::fleet::rights::probe as rights;
 use crate::fleet::statements::{self, Heard, Levels, Whose};
 use crate::ids::PoolId;
 use crate::limits::SECOND_NS;
 use crate::transactions::effects::Effect;
 use crate::transactions::job::Failure;
 use crate::transactions::modes::denials::Denial;
-use crate::transactions::modes::question::Question;
 use crate::transactions::modes::state::{Change, Step};
+use crate::transactions::modes::table_poll::TablePoll;
 use crate::transactions::part::{Part, Poll};
 
 const CURRENT: &str = "SELECT mode FROM shunt_meta.transactional WHERE enabled = true AND keyspace_name = ? AND table_name = ?";
@@ -45,7 +45,7 @@ const SET: &str = "UPDATE shunt_meta.transactional SET mode = ? WHERE enabled = 
 const UNSET: &str = "DELETE FROM shunt_meta.transactional WHERE enabled = true AND keyspace_name = ? AND table_name = ? IF mode = ?";
 /// The question for all modes. A replica that missed a change would let statements bypass
 /// transactions.
-const MODES: Question = Question {
+const MODES: TablePoll = TablePoll {
     table: "shunt_meta.transactional",
     text: routed::QUESTION,
     part: Part::Modes,
@@ -71,7 +71,7 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io) {
     pause::end_trust(core, now_ns);
     // The modes are read even while this proxy is no member: its clients' statements go to nodes.
     if pause::is_of_fleet(core) && now_ns >= core.fleet.transactions.modes.polling.next_ns {
-        MODES.ask(core, io);
+        MODES.start(core, io);
     }
 }
 

@@ -11,12 +11,12 @@ use crate::core::Core;
 use crate::fleet::statements::Heard;
 use crate::limits::NAME_SHOWN_BYTES_MAX;
 use crate::transactions::modes::denials::Denial;
-use crate::transactions::modes::question::Question;
+use crate::transactions::modes::table_poll::TablePoll;
 use crate::transactions::part::{Part, Poll};
 use crate::transactions::pause;
 
 /// The question for all rules. A replica that has missed a rule would let writes through.
-const RULES: Question = Question {
+const RULES: TablePoll = TablePoll {
     table: "shunt.guards",
     text: rules::QUESTION,
     part: Part::Rules,
@@ -27,7 +27,7 @@ const RULES: Question = Question {
 pub(crate) fn tick(core: &mut Core, io: &mut Io) {
     let next_ns = core.fleet.transactions.rules_polling.polling.next_ns;
     if pause::is_of_fleet(core) && io.read_clock_ns() >= next_ns {
-        RULES.ask(core, io);
+        RULES.start(core, io);
     }
 }
 

@@ -24,7 +24,7 @@ use shunt_wire::cql::message::{Consistency, ErrorMessage, ResultMessage, Rows, e
 use super::{TIMER, TransactionKeeper, evaluation, levels, modes};
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
-use crate::fleet::rights::question::{qualified, write_to};
+use crate::fleet::rights::probe::{qualified, write_to};
 use crate::fleet::statements::{self, Heard, Whose};
 use crate::limits;
 use crate::transactions::effects::Effect;

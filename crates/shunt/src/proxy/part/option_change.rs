@@ -14,7 +14,7 @@
 //!   Without tokens, the options that decide whom the proxy trusts and what it shows are refused.
 
 use serde_json::json;
-use shunt_proxy::admin::Verdict;
+use shunt_proxy::admin::ChangeResult;
 use shunt_proxy::config::{Change, Config, ConfigOption, OPTIONS, Problem};
 use tracing::{info, warn};
 
@@ -32,7 +32,7 @@ const LOGIN: [&str; 3] = ["username", "password", "password_file"];
 
 impl ProxyPart {
     /// Gives an option this value; without one, that of flags and file. Returns the outcome.
-    pub(super) fn set_option(&mut self, name: &str, value: Option<&str>) -> Verdict {
+    pub(super) fn set_option(&mut self, name: &str, value: Option<&str>) -> ChangeResult {
         let outcome = self.change_option(name, value);
         outcome.map_err(|problems| {
             warn!(key = name, ?problems, "the option stays as it is");
@@ -165,7 +165,7 @@ mod tests {
         let (sources, filter) = (SourceMap::default(), FilterHandle::detached());
         part.reload = Some(Reload { load: Box::new(load), sources, filter });
         part.pages.set_settings(Arc::clone(&part.config.borrow()), SourceMap::default());
-        assert!(part.reload_for_verdict().is_ok());
+        assert!(part.reload_for_operator().is_ok());
         part
     }
 
@@ -192,7 +192,7 @@ mod tests {
         assert_eq!(same["changed"], false);
         assert!(part.set_option("clients_max", Some("8")).is_ok());
         assert!(part.set_option("log", Some("debug")).is_ok());
-        let reloaded = part.reload_for_verdict().unwrap();
+        let reloaded = part.reload_for_operator().unwrap();
         assert_eq!(reloaded["applied"], json!(["query_timeout_ms", "clients_max", "log"]));
         assert_eq!(clients_max(&part), 900);
         assert_eq!(end(&mut part), []);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use serde_json::json;
-use shunt_proxy::admin::{SourceMap, Verdict};
+use shunt_proxy::admin::{ChangeResult, SourceMap};
 use shunt_proxy::config::{Config, OPTIONS, Problem, Reloaded};
 use shunt_proxy::tls::client_options;
 use tracing::{error, info, warn};
@@ -29,7 +29,7 @@ pub(crate) struct Reload {
 
 impl ProxyPart {
     /// Reloads as SIGHUP does, and returns the outcome.
-    pub(super) fn reload_for_verdict(&mut self) -> Verdict {
+    pub(super) fn reload_for_operator(&mut self) -> ChangeResult {
         let Some(reload) = self.reload.take() else {
             return Err(json!({ "error": "this process has no configuration to read again" }));
         };

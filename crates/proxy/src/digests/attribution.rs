@@ -1,5 +1,5 @@
-//! The ends of queries: each is added to the row of its digest, and a statement without a row gets
-//! one, if it may.
+//! Attribution of queries to digests: the end of each query is added to the row of its digest. A
+//! statement without a row gets one, if the limits allow it.
 
 use shunt_reactor::Io;
 use shunt_wire::cql::envelope::{Header, flag, opcode};
@@ -71,7 +71,7 @@ pub(crate) fn identify(core: &mut Core, io: &Io, at: LinkRef, pending: &mut Pend
 }
 
 /// Counts a query that ends off the fast path.
-pub(crate) fn ended(
+pub(crate) fn count_end(
     core: &mut Core,
     io: &Io,
     pending: &Pending,
@@ -79,11 +79,11 @@ pub(crate) fn ended(
     outcome: Outcome,
 ) {
     let bytes_in = core.retained.length(pending.kept);
-    ended_with(core, io, pending, bytes_in, answer, outcome);
+    count_end_with(core, io, pending, bytes_in, answer, outcome);
 }
 
 /// Counts a query that ends off the fast path, with the bytes of its request.
-pub(crate) fn ended_with(
+pub(crate) fn count_end_with(
     core: &mut Core,
     io: &Io,
     pending: &Pending,
@@ -103,14 +103,14 @@ pub(crate) fn ended_with(
 }
 
 /// Counts a query whose answer the client got from an agent.
-pub(crate) fn handed_over(core: &mut Core, io: &Io, pending: &Pending, bytes_out: usize) {
+pub(crate) fn count_hand_over(core: &mut Core, io: &Io, pending: &Pending, bytes_out: usize) {
     let bytes_in = core.retained.length(pending.kept);
     let times = (pending.received_ns, pending.sent_ns);
     count(core, pending, &End::new(times, io.now_ns(), bytes_in, bytes_out));
 }
 
 /// Counts a query that no link took.
-pub(crate) fn refused(core: &mut Core, io: &Io, header: &Header, plan: &Plan) {
+pub(crate) fn count_refusal(core: &mut Core, io: &Io, header: &Header, plan: &Plan) {
     let end = End {
         now_ns: io.now_ns(),
         wait_ns: 0,
@@ -130,7 +130,7 @@ pub(crate) fn refused(core: &mut Core, io: &Io, header: &Header, plan: &Plan) {
 
 /// Reads from a request that the proxy itself serves the facts for its row, and gives its statement
 /// a row if that may have one. `None`: another proxy has forwarded it, and counts it.
-pub(crate) fn served(
+pub(crate) fn identify_served(
     core: &mut Core,
     io: &Io,
     slot: u32,
@@ -196,7 +196,7 @@ fn known(router: &Router, kind: QueryKind, subject: &Subject<'_>) -> Digest {
 }
 
 /// Counts a request that the proxy itself has served. Returns its end, and the code of its error.
-pub(crate) fn served_ended(
+pub(crate) fn count_served(
     core: &mut Core,
     io: &Io,
     client: ClientRef,
@@ -215,13 +215,13 @@ pub(crate) fn served_ended(
             answer.body.len(),
         )
     };
-    count_served(core, served, &end);
+    add_served(core, served, &end);
     (end, code)
 }
 
 /// Counts a request that the proxy itself refuses, for its client and for its statement.
 #[cold]
-pub(crate) fn served_refused(
+pub(crate) fn count_served_refusal(
     core: &mut Core,
     io: &Io,
     slot: u32,
@@ -235,10 +235,10 @@ pub(crate) fn served_refused(
         client.traffic.refuse(bytes, error);
     }
     let end = End::new((served.received_ns, 0), io.now_ns(), bytes, 0);
-    count_served(core, &served, &End { error: Some(error), ..end });
+    add_served(core, &served, &End { error: Some(error), ..end });
 }
 
-fn count_served(core: &mut Core, served: &Served, end: &End) {
+fn add_served(core: &mut Core, served: &Served, end: &End) {
     let digests = &mut core.reports.digests;
     if digests.is_on() && !digests.count(served.digest, end) {
         digests.count_other(served.kind, end);

@@ -19,16 +19,16 @@ pub(super) const SET_OPTION: &str = "set_option";
 /// Longest time that the main thread may take. It reads files, and joins no other thread meanwhile.
 const PATIENCE: Duration = Duration::from_secs(8);
 
-/// The outcome of an order: an object for the answer. A refusal has the reason in `error`.
-pub type Verdict = Result<Json, Json>;
+/// The outcome of a change: an object for the answer. A refusal has the reason in `error`.
+pub type ChangeResult = Result<Json, Json>;
 
-/// An order for the main thread, with the way back for its outcome.
+/// A change for the main thread, with the channel for its outcome.
 #[derive(Debug)]
-pub enum Order {
+pub enum ConfigChange {
     /// Read the configuration again.
-    Reload(oneshot::Sender<Verdict>),
+    Reload(oneshot::Sender<ChangeResult>),
     /// Log at this level, until the configuration is read again.
-    LogLevel(String, oneshot::Sender<Verdict>),
+    LogLevel(String, oneshot::Sender<ChangeResult>),
     /// Give an option a value, until the configuration is read again. Without one, give it the
     /// value of flags and file.
     SetOption {
@@ -36,42 +36,42 @@ pub enum Order {
         name: String,
         /// The value, as a flag gives it.
         value: Option<String>,
-        /// The way back.
-        answer: oneshot::Sender<Verdict>,
+        /// The channel for the outcome.
+        answer: oneshot::Sender<ChangeResult>,
     },
 }
 
-impl Order {
+impl ConfigChange {
     /// True if nobody waits for the outcome any more: the operator has gone away, or has heard that
     /// the main thread did not answer in time.
     pub fn is_abandoned(&self) -> bool {
         match self {
-            Order::Reload(answer)
-            | Order::LogLevel(_, answer)
-            | Order::SetOption { answer, .. } => answer.is_closed(),
+            ConfigChange::Reload(answer)
+            | ConfigChange::LogLevel(_, answer)
+            | ConfigChange::SetOption { answer, .. } => answer.is_closed(),
         }
     }
 }
 
-/// Hands an order to the main thread.
-type Sender = Box<dyn Fn(Order) + Send + Sync>;
+/// Hands a change to the main thread.
+type Sender = Box<dyn Fn(ConfigChange) + Send + Sync>;
 
-/// The way to the main thread, once there is one.
+/// The main thread's end of the channel, once it is connected.
 #[derive(Default)]
-pub(super) struct Orders(OnceLock<Sender>);
+pub(super) struct ConfigChanges(OnceLock<Sender>);
 
-impl fmt::Debug for Orders {
+impl fmt::Debug for ConfigChanges {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Orders")
+        f.write_str("ConfigChanges")
     }
 }
 
-impl Orders {
+impl ConfigChanges {
     pub(super) fn connect(&self, sender: Sender) {
         let _ = self.0.set(sender);
     }
 
-    /// Gives an order, and waits for its outcome.
+    /// Hands a change to the main thread, and waits for its outcome.
     pub(super) fn change(
         &self,
         name: &str,
@@ -79,23 +79,23 @@ impl Orders {
         from: IpAddr,
     ) -> Option<Change<'_>> {
         let (sender, verdict) = oneshot::channel();
-        let order = match name {
-            RELOAD => Order::Reload(sender),
+        let change = match name {
+            RELOAD => ConfigChange::Reload(sender),
             LOG_LEVEL => match parameters.get("level").and_then(Value::as_str) {
-                Some(level) => Order::LogLevel(level.to_owned(), sender),
+                Some(level) => ConfigChange::LogLevel(level.to_owned(), sender),
                 None => return Some(refused("`level` is missing")),
             },
             SET_OPTION => match option(parameters) {
-                Ok((name, value)) => Order::SetOption { name, value, answer: sender },
+                Ok((name, value)) => ConfigChange::SetOption { name, value, answer: sender },
                 Err(why) => return Some(refused(why)),
             },
             _ => return None,
         };
         let Some(send) = self.0.get() else {
-            return Some(refused("this process takes no orders"));
+            return Some(refused("this process has no configuration to change"));
         };
         info!(change = name, %from, "an operator asks for a change");
-        send(order);
+        send(change);
         Some(Box::pin(async {
             match tokio::time::timeout(PATIENCE, verdict).await {
                 Ok(Ok(verdict)) => verdict,
@@ -130,16 +130,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_order_is_abandoned_with_the_wait_for_its_outcome() {
+    fn a_change_is_abandoned_with_the_wait_for_its_outcome() {
         let (sender, taken) = mpsc::channel();
-        let orders = Orders::default();
-        orders.connect(Box::new(move |order| sender.send(order).expect("the test goes on")));
+        let changes = ConfigChanges::default();
+        changes.connect(Box::new(move |change| sender.send(change).expect("the test goes on")));
         let here = IpAddr::from([127, 0, 0, 1]);
-        let change =
-            orders.change(LOG_LEVEL, &json!({ "level": "debug" }), here).expect("a change");
-        let order = taken.try_recv().expect("the order");
-        assert!(!order.is_abandoned());
-        drop(change);
-        assert!(order.is_abandoned());
+        let outcome =
+            changes.change(LOG_LEVEL, &json!({ "level": "debug" }), here).expect("an outcome");
+        let change = taken.try_recv().expect("the change");
+        assert!(!change.is_abandoned());
+        drop(outcome);
+        assert!(change.is_abandoned());
     }
 }

@@ -10,7 +10,7 @@ use crate::limits::PEER_PART;
 
 /// A limited number of places.
 #[derive(Debug)]
-pub(crate) struct Room {
+pub(crate) struct ConcurrencyLimit {
     max: usize,
     shares: Mutex<HostShares>,
 }
@@ -18,12 +18,12 @@ pub(crate) struct Room {
 /// A place, which is free again when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Place {
-    room: Arc<Room>,
+    limit: Arc<ConcurrencyLimit>,
     peer: ClientHost,
 }
 
-impl Room {
-    /// Makes room for `max` users, a [`PEER_PART`]th of them from one address.
+impl ConcurrencyLimit {
+    /// A limit of `max` users, a [`PEER_PART`]th of them from one address.
     pub(crate) fn new(max: usize) -> Arc<Self> {
         Arc::new(Self { max, shares: Mutex::default() })
     }
@@ -46,13 +46,13 @@ impl Room {
     pub(crate) fn enter(self: &Arc<Self>, peer: IpAddr) -> Result<Place, Full> {
         let peer = ClientHost::counted(peer);
         self.lock().take(peer, self.max, self.max / PEER_PART)?;
-        Ok(Place { room: Arc::clone(self), peer })
+        Ok(Place { limit: Arc::clone(self), peer })
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.room.lock().remove(self.peer);
+        self.limit.lock().remove(self.peer);
     }
 }
 
@@ -66,24 +66,29 @@ mod tests {
 
     #[test]
     fn one_address_gets_its_part_and_places_come_back() {
-        let room = Room::new(4);
-        let hostile: Vec<_> = (0..2).map(|_| room.enter(peer("10.0.0.1")).expect("room")).collect();
-        assert_eq!(room.enter(peer("10.0.0.1")).err(), Some(Full::Host));
-        assert_eq!(room.enter(peer("::ffff:10.0.0.1")).err(), Some(Full::Host), "the same address");
-        let others: Vec<_> = ["10.0.0.2", "10.0.0.3"].map(|other| room.enter(peer(other))).into();
-        assert!(others.iter().all(Result::is_ok) && !room.has_room());
-        assert_eq!(room.enter(peer("10.0.0.4")).err(), Some(Full::All));
+        let limit = ConcurrencyLimit::new(4);
+        let hostile: Vec<_> =
+            (0..2).map(|_| limit.enter(peer("10.0.0.1")).expect("room")).collect();
+        assert_eq!(limit.enter(peer("10.0.0.1")).err(), Some(Full::Host));
+        assert_eq!(
+            limit.enter(peer("::ffff:10.0.0.1")).err(),
+            Some(Full::Host),
+            "the same address"
+        );
+        let others: Vec<_> = ["10.0.0.2", "10.0.0.3"].map(|other| limit.enter(peer(other))).into();
+        assert!(others.iter().all(Result::is_ok) && !limit.has_room());
+        assert_eq!(limit.enter(peer("10.0.0.4")).err(), Some(Full::All));
         drop((hostile, others));
-        assert_eq!(room.taken(), 0);
-        assert_eq!(room.lock().hosts(), 0, "nothing is kept of who was there");
-        assert!(room.enter(peer("10.0.0.1")).is_ok());
+        assert_eq!(limit.taken(), 0);
+        assert_eq!(limit.lock().hosts(), 0, "nothing is kept of who was there");
+        assert!(limit.enter(peer("10.0.0.1")).is_ok());
     }
 
     #[test]
     fn a_network_of_ipv6_is_one_address() {
-        let room = Room::new(2);
-        let _first = room.enter(peer("2001:db8::1")).expect("room");
-        assert_eq!(room.enter(peer("2001:db8::ffff:1")).err(), Some(Full::Host));
-        assert!(room.enter(peer("2001:db8:0:1::1")).is_ok());
+        let limit = ConcurrencyLimit::new(2);
+        let _first = limit.enter(peer("2001:db8::1")).expect("room");
+        assert_eq!(limit.enter(peer("2001:db8::ffff:1")).err(), Some(Full::Host));
+        assert!(limit.enter(peer("2001:db8:0:1::1")).is_ok());
     }
 }

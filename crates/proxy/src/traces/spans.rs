@@ -1,5 +1,5 @@
-//! The ends of traced requests. Each end makes a span from what the core still knows about the
-//! request.
+//! Spans of traced requests. When a request ends, its span is made from what the core still knows
+//! about the request.
 
 use std::net::SocketAddr;
 
@@ -12,7 +12,7 @@ use super::table::{QuerySpan, Trace};
 use crate::client::clients::Clients;
 use crate::context::Context;
 use crate::core::{Core, Reports};
-use crate::digests::ends::code_of;
+use crate::digests::attribution::code_of;
 use crate::ids::{ClientRef, LinkRef, PoolId};
 use crate::link::{Pending, Purpose};
 use crate::metrics::Outcome;
@@ -30,7 +30,7 @@ pub(crate) struct Sources<'a> {
 
 /// Records a request that a node answered on the fast path.
 #[cold]
-pub(crate) fn answered(
+pub(crate) fn record_answer(
     reports: &mut Reports,
     sources: &Sources<'_>,
     pending: &Pending,
@@ -44,7 +44,7 @@ pub(crate) fn answered(
 
 /// Records a request that ends off the fast path.
 #[inline]
-pub(crate) fn ended(
+pub(crate) fn record_end(
     core: &mut Core,
     io: &Io,
     pending: &Pending,
@@ -52,12 +52,18 @@ pub(crate) fn ended(
     outcome: Outcome,
 ) {
     if pending.trace != TraceKey::NONE {
-        end(core, io, pending, answer, outcome);
+        record_traced_end(core, io, pending, answer, outcome);
     }
 }
 
 #[cold]
-fn end(core: &mut Core, io: &Io, pending: &Pending, answer: &Answer<'_>, outcome: Outcome) {
+fn record_traced_end(
+    core: &mut Core,
+    io: &Io,
+    pending: &Pending,
+    answer: &Answer<'_>,
+    outcome: Outcome,
+) {
     let read = || code_of(core.clients.find(pending.client)?, answer);
     let code = (answer.opcode == opcode::ERROR).then(read).flatten();
     let Core { reports, clients, router, context, .. } = core;
@@ -67,7 +73,7 @@ fn end(core: &mut Core, io: &Io, pending: &Pending, answer: &Answer<'_>, outcome
 }
 
 /// Records a request whose answer came to the client from an agent.
-pub(crate) fn handed_over(core: &mut Core, io: &Io, pending: &Pending) {
+pub(crate) fn record_hand_over(core: &mut Core, io: &Io, pending: &Pending) {
     let Core { reports, clients, router, context, .. } = core;
     let Some(trace) = reports.traces.take(pending.trace) else { return };
     let sources = Sources { clients, router, context };
@@ -76,7 +82,7 @@ pub(crate) fn handed_over(core: &mut Core, io: &Io, pending: &Pending) {
 
 /// Records a request that the proxy refuses because no link took it in time.
 #[cold]
-pub(crate) fn refused(
+pub(crate) fn record_refusal(
     core: &mut Core,
     io: &Io,
     slot: u32,

@@ -1,5 +1,5 @@
-//! Questions to all cores for `/status`. The page names a core that does not answer in time instead
-//! of waiting for it.
+//! Answers of all cores to one question of an admin page. The page names a core that does not
+//! answer in time instead of waiting for it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,18 +18,18 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 const AGE_MAX: Duration = Duration::from_secs(1);
 
 /// The cores, and their last answer to one question.
-pub(super) struct Answer {
+pub(super) struct CachedAnswer {
     mailboxes: Arc<[Mailbox]>,
     last: Mutex<Option<(Instant, Value)>>,
 }
 
-impl fmt::Debug for Answer {
+impl fmt::Debug for CachedAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Answer")
+        f.write_str("CachedAnswer")
     }
 }
 
-impl Answer {
+impl CachedAnswer {
     pub(super) fn new(mailboxes: Arc<[Mailbox]>) -> Self {
         Self { mailboxes, last: Mutex::new(None) }
     }
@@ -53,7 +53,7 @@ impl Answer {
 
 /// Asks all cores; `take` gets each answer with the core's number. Returns the cores that did not
 /// answer.
-pub(crate) async fn all<A>(
+pub(crate) async fn ask_all<A>(
     mailboxes: &[Mailbox],
     patience: Duration,
     question: impl Fn(mpsc::Sender<A>) -> CoreMail,

@@ -12,7 +12,7 @@ use crate::transactions::part::{Part, Poll};
 use crate::transactions::pause;
 
 /// The question for all rows of one of the fleet's own tables.
-pub(super) struct Question {
+pub(super) struct TablePoll {
     /// The table, with its keyspace.
     pub(super) table: &'static str,
     pub(super) text: &'static str,
@@ -21,9 +21,9 @@ pub(super) struct Question {
     pub(super) polling: fn(&mut Core) -> &mut Polling,
 }
 
-impl Question {
+impl TablePoll {
     /// Asks for all rows.
-    pub(super) fn ask(&self, core: &mut Core, io: &mut Io) {
+    pub(super) fn start(&self, core: &mut Core, io: &mut Io) {
         let now_ns = io.read_clock_ns();
         let is_sent = self.send(core, io, now_ns);
         let polling = (self.polling)(core);
@@ -84,7 +84,7 @@ impl Question {
         match denial {
             _ if !is_counted => {
                 if is_news && is_in_doubt {
-                    self.ask(core, io);
+                    self.start(core, io);
                 }
             }
             Denial::Absent => polling.note_absence(poll, now_ns),

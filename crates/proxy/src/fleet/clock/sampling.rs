@@ -19,7 +19,7 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io) {
     }
     let now = Now { boot_ns: io.read_clock_ns(), wall_us: io.wall_us() };
     core.fleet.clocks.estimate.expire(now.boot_ns);
-    show(core, now);
+    publish(core, now);
     let room = core.fleet.clocks.room(now.boot_ns);
     if room > 0 {
         ask_nodes(core, io, now.boot_ns, room);
@@ -41,31 +41,31 @@ fn ask_nodes(core: &mut Core, io: &mut Io, now_ns: u64, room: usize) {
 }
 
 /// Takes in the answer of a node, or its absence.
-pub(crate) fn heard(
+pub(crate) fn take_answer(
     core: &mut Core,
     io: &mut Io,
     (node, sent_ns): (NodeId, u64),
     heard: &Heard<'_>,
 ) {
     let heard_ns = io.read_clock_ns();
-    let sample = read(heard).map(|told_us| {
+    let sample = time_us(heard).map(|told_us| {
         let heard_us = i64::try_from(heard_ns / 1_000).unwrap_or(i64::MAX);
         let round_trip_ns = heard_ns.saturating_sub(sent_ns);
         Sample { node, ahead_us: told_us.saturating_sub(heard_us), round_trip_ns, heard_ns }
     });
     core.fleet.clocks.learn(node, sent_ns, sample);
-    show(core, Now { boot_ns: heard_ns, wall_us: io.wall_us() });
+    publish(core, Now { boot_ns: heard_ns, wall_us: io.wall_us() });
 }
 
 /// A node's time, microseconds since 1970.
-fn read(heard: &Heard<'_>) -> Option<i64> {
+fn time_us(heard: &Heard<'_>) -> Option<i64> {
     let Heard::Result(ResultMessage::Rows(rows)) = heard else { return None };
     let row = rows.rows().next()?.ok()?;
     time_of_timeuuid_us(row.get(0)?)
 }
 
 /// Publishes how far behind the clock is.
-fn show(core: &mut Core, now: Now) {
+fn publish(core: &mut Core, now: Now) {
     let behind_us = core.fleet.clocks.show(core.context.index, now);
     let is_unmeasured = core.fleet.clocks.standing == Standing::Unmeasured;
     core.context.metrics.clock_behind_us.set(behind_us);

@@ -19,7 +19,7 @@ use crate::login::Login;
 
 /// The connections that are open, the oldest first.
 #[derive(Default)]
-pub(crate) struct Room(VecDeque<Place>);
+pub(crate) struct Connections(VecDeque<Place>);
 
 struct Place {
     host: ClientHost,
@@ -28,9 +28,9 @@ struct Place {
     task: AbortHandle,
 }
 
-impl Room {
+impl Connections {
     /// Makes room for a connection from an address. Returns false if there is no room.
-    pub(crate) fn make(&mut self, from: IpAddr, now: Instant, pages: &Pages) -> bool {
+    pub(crate) fn make_room(&mut self, from: IpAddr, now: Instant, pages: &Pages) -> bool {
         self.0.retain(|place| !place.task.is_finished());
         if self.0.len() < CONNECTIONS_MAX {
             return true;
@@ -80,9 +80,9 @@ mod tests {
         ClientHost::counted(address(last))
     }
 
-    /// A full room: a connection of each of these hosts, the last ones with a login.
-    fn full(early: &[u8], now: Instant) -> Room {
-        let mut room = Room::default();
+    /// All places taken: a connection of each of these hosts, the last ones with a login.
+    fn full(early: &[u8], now: Instant) -> Connections {
+        let mut connections = Connections::default();
         let logged_in = vec![9; CONNECTIONS_MAX - early.len()];
         for (number, last) in early.iter().chain(&logged_in).enumerate() {
             let login = Arc::<Login>::default();
@@ -90,16 +90,16 @@ mod tests {
                 login.end(&[]);
             }
             let task = tokio::spawn(std::future::pending::<()>());
-            room.add(address(*last), now, login, task.abort_handle());
+            connections.add(address(*last), now, login, task.abort_handle());
         }
-        room
+        connections
     }
 
     /// Hosts of the connections without a login, after one has come; `None` if it has no place.
-    fn left(mut room: Room, from: IpAddr, now: Instant) -> Option<Vec<ClientHost>> {
+    fn left(mut connections: Connections, from: IpAddr, now: Instant) -> Option<Vec<ClientHost>> {
         let pages = Pages::new("0.1.0", Vec::new());
-        let has_place = room.make(from, now, &pages);
-        let early = room.0.iter().filter(|place| !place.login.is_valid(&pages));
+        let has_place = connections.make_room(from, now, &pages);
+        let early = connections.0.iter().filter(|place| !place.login.is_valid(&pages));
         has_place.then(|| early.map(|place| place.host).collect())
     }
 

@@ -1,12 +1,12 @@
 //! Lists a core's clients, links and pools one by one, when the admin pages ask for them.
 //!
-//! A survey does not hold the core up: it looks at [`limits::SURVEY_STEP`] places at a time, and
-//! the core serves its connections in between. Connections that come or go meanwhile may be listed
-//! or not. Lists have bounds. The clients that send the most stay in the list; the others are only
-//! counted. [`steps`] makes the lists of [`rows`].
+//! A collection does not hold the core up: it reads [`limits::CONNECTION_LIST_STEP`] places at a
+//! time, and the core serves its connections in between. Connections that come or go meanwhile may
+//! be listed or not. Lists have bounds. The clients that send the most stay in the list; the others
+//! are only counted. [`collection`] makes the lists of [`rows`].
 
 mod rows;
-pub(crate) mod steps;
+pub(crate) mod collection;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -129,9 +129,9 @@ pub struct PoolRow {
     pub idle_ms: Option<u64>,
 }
 
-/// The survey of one core.
+/// The clients, links and pools of one core.
 #[derive(Debug)]
-pub struct CoreSurvey {
+pub struct CoreConnections {
     /// Number of the core.
     pub core: usize,
     /// The clients that send most, in no order.
@@ -185,16 +185,16 @@ struct Busiest {
 impl Busiest {
     fn add(&mut self, client: ClientRow) {
         self.least_first.push(Reverse(Ranked(client)));
-        if self.least_first.len() > limits::SURVEY_CLIENTS_MAX {
+        if self.least_first.len() > limits::LISTED_CLIENTS_MAX {
             self.least_first.pop();
             self.left_out += 1;
         }
     }
 }
 
-/// A survey in progress.
-pub(crate) struct Survey {
-    answer: mpsc::Sender<CoreSurvey>,
+/// A collection in progress.
+pub(crate) struct Collection {
+    answer: mpsc::Sender<CoreConnections>,
     /// The next place: of clients, then of links, then of pools.
     next: usize,
     clients: Busiest,
@@ -203,8 +203,8 @@ pub(crate) struct Survey {
     pools: Vec<PoolRow>,
 }
 
-impl Survey {
-    fn new(answer: mpsc::Sender<CoreSurvey>) -> Self {
+impl Collection {
+    fn new(answer: mpsc::Sender<CoreConnections>) -> Self {
         Self {
             answer,
             next: 0,
@@ -218,7 +218,7 @@ impl Survey {
     /// Sends the answer of this core.
     fn finish(self, core: usize) {
         let clients = self.clients.least_first.into_iter().map(|Reverse(Ranked(client))| client);
-        let survey = CoreSurvey {
+        let collection = CoreConnections {
             core,
             clients: clients.collect(),
             clients_left_out: self.clients.left_out,
@@ -227,7 +227,7 @@ impl Survey {
             pools: self.pools,
         };
         // The requester is gone, or has room for one answer of each core.
-        let _ = self.answer.try_send(survey);
+        let _ = self.answer.try_send(collection);
     }
 }
 
@@ -269,10 +269,10 @@ mod tests {
         (0..100_000).for_each(|number| busiest.add(row(number % 7, 0)));
         busiest.add(row(9_000, 0));
         busiest.add(row(8, 5));
-        assert_eq!(busiest.least_first.len(), limits::SURVEY_CLIENTS_MAX);
+        assert_eq!(busiest.least_first.len(), limits::LISTED_CLIENTS_MAX);
         let kept: Vec<_> = busiest.least_first.iter().map(|Reverse(kept)| kept.rank()).collect();
         assert!(kept.contains(&(9_000, 0, 0)) && kept.contains(&(8, 5, 0)));
-        let left_out = 100_002 - limits::SURVEY_CLIENTS_MAX as u64;
+        let left_out = 100_002 - limits::LISTED_CLIENTS_MAX as u64;
         assert_eq!(busiest.left_out, left_out);
     }
 }

@@ -1,4 +1,4 @@
-//! Questions about rights: statements by which a node decides on a right, and that do nothing.
+//! Probes of rights: statements by which a node decides on a right, and that do nothing.
 
 use std::borrow::Cow;
 
@@ -29,7 +29,7 @@ pub(crate) fn qualified(keyspace: &str, table: &str) -> Box<str> {
 
 /// The statement that a node decides on: a SELECT without keys from a table of locks, a LIMIT that
 /// no SELECT can have, or a row without a key.
-pub(super) fn text(action: &Action) -> Cow<'static, str> {
+pub(super) fn statement(action: &Action) -> Cow<'static, str> {
     match action {
         Action::UseLocks(Table::Locks) => "SELECT name FROM shunt.locks WHERE name IN ()".into(),
         Action::UseLocks(Table::FastLocks) => {
@@ -82,7 +82,7 @@ pub(crate) fn shows_alter(error: &ErrorMessage<'_>) -> bool {
 }
 
 /// Reads a node's answer. A node that does not know the table says so before it looks at rights.
-pub(super) fn read(heard: &Heard<'_>, action: &Action) -> Reading {
+pub(super) fn read_answer(heard: &Heard<'_>, action: &Action) -> Reading {
     let nothing_done = match action {
         Action::UseLocks(_) => None,
         Action::Read(_) => Some("LIMIT must be strictly positive"),
@@ -114,7 +114,7 @@ mod tests {
         let mut body = Vec::new();
         encode::error(&mut body, code, message);
         let error = ErrorMessage::decode(4, &body).expect("an error");
-        read(&Heard::Error(error), action)
+        read_answer(&Heard::Error(error), action)
     }
 
     /// Only the one answer that shows the right grants it.
@@ -140,8 +140,8 @@ mod tests {
             }
             let invalid = reading(INVALID, "table t does not exist", action);
             assert_eq!(invalid, Reading::Invalid("table t does not exist".into()));
-            assert!(is_unknown(read(&Heard::Unreadable, action)));
-            assert!(is_unknown(read(&Heard::Result(ResultMessage::Void), action)));
+            assert!(is_unknown(read_answer(&Heard::Unreadable, action)));
+            assert!(is_unknown(read_answer(&Heard::Result(ResultMessage::Void), action)));
         }
         let limit = |action: &Action| reading(INVALID, "LIMIT must be strictly positive", action);
         let null = |action: &Action| reading(INVALID, "Invalid null value in condition", action);
