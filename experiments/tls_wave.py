@@ -1,16 +1,27 @@
-"""What a wave of TLS handshakes costs clients that are connected: the latency of their queries before it and while it lasts.
+"""Measures what a wave of TLS handshakes costs clients that are connected: the latency of their
+queries before the wave and while it lasts.
 
-A proxy on one CPU that requires certificates of clients with TLS, in front of three stub nodes. 64 such clients send queries in an open loop, at a
-share of the rate that they reach in a closed one. Their first round is `calm`. As the second begins, other clients connect at once, each with a
-full mutual handshake and a prepared statement: `wave`. For comparison, the same clients connect in clear text: `clear text`. The generator of the
-wave shares the other CPU with the nodes and the first generator, and gets only the time that they leave. Run by `shunt bench run tls-wave`.
+A proxy on one CPU that requires certificates of clients with TLS, in front of three stub nodes. 64
+such clients send queries in an open loop, at a share of the rate that they reach in a closed one.
+Their first round is `calm`. As the second begins, one of three things happens:
+
+- `wave`: other clients connect at once, each with a full mutual handshake and a prepared statement;
+- `clear text`: the same clients connect in clear text, for comparison;
+- `silent`: ten times as many connections send a ClientHello each, and then nothing.
+
+The generator of the wave shares the other CPU with the nodes and the first generator, and gets only
+the time that they leave. Run by `shunt bench run tls-wave`.
 """
 
 import argparse
 import contextlib
 import json
+import multiprocessing
 import os
 import random
+import resource
+import socket
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -24,10 +35,12 @@ from harness.proxy import Proxy, binary
 
 from .locks import report, say
 
-ARMS = ("wave", "clear text")
+ARMS = ("wave", "clear text", "silent")
 SHOWN = ("calm_p99_us", "p99_us", "added_p99_us", "wave_ms", "handshakes")
 POINT = "64x1"
 CONNECTIONS = 64
+# Connections that send a ClientHello and nothing else, for each client of a wave.
+SILENT_FOR_EACH = 10
 
 
 def idle_priority() -> None:
@@ -107,12 +120,82 @@ def handshakes(proxy: Proxy) -> int:
                if line.startswith("shunt_tls_handshakes_total") and 'result="ok"' in line)
 
 
+def client_hello(context: ssl.SSLContext) -> bytes:
+    """The first message of a client's handshake."""
+    received, sent = ssl.MemoryBIO(), ssl.MemoryBIO()
+    with contextlib.suppress(ssl.SSLWantReadError):
+        context.wrap_bio(received, sent, server_hostname="localhost").do_handshake()
+    return sent.read()
+
+
+def send_hellos(address: tuple, hello: bytes, count: int, cpu: int, pipe) -> None:
+    """Opens connections that send a ClientHello and nothing else. Sends their number to `pipe`, or
+    the error, and keeps them open until `pipe` closes."""
+    os.sched_setaffinity(0, {cpu})
+    idle_priority()
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    connections = []
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+        for _ in range(count):
+            connections.append(socket.create_connection(address, timeout=60))
+            connections[-1].sendall(hello)
+        pipe.send(len(connections))
+    except OSError as error:
+        pipe.send(f"{len(connections)} of {count} connections: {error}")
+    with contextlib.suppress(EOFError):
+        pipe.recv()
+
+
+@contextlib.contextmanager
+def silent_clients(setting: Setting, proxy: Proxy, count: int):
+    """Connections of another process that send a ClientHello and nothing else, while the block
+    runs."""
+    host, port = proxy.listen.rsplit(":", 1)
+    hello = client_hello(client_context(setting.authority.ca, setting.client))
+    here, there = multiprocessing.Pipe()
+    opener = multiprocessing.get_context("spawn").Process(
+        target=send_hellos, args=((host, int(port)), hello, count, setting.other_cpu, there), daemon=True)
+    opener.start()
+    there.close()
+    try:
+        if not here.poll(300):
+            raise RuntimeError("the silent clients have not connected in time")
+        made = here.recv()
+        if made != count:
+            raise RuntimeError(f"the silent clients failed: {made}")
+        yield
+    finally:
+        here.close()
+        opener.join(60)
+        opener.kill()
+
+
+def measure_silence(setting: Setting, proxy: Proxy, load: subprocess.Popen, calm: dict, options) -> dict:
+    """The second round of a load, while silent clients connect and stay."""
+    done, began = handshakes(proxy), time.monotonic()
+    with silent_clients(setting, proxy, SILENT_FOR_EACH * options.clients):
+        took, during = time.monotonic() - began, ended(load)
+    return figures(calm, during, took, handshakes(proxy) - done, wanted=0)
+
+
+def figures(calm: dict, during: dict, took: float, made: int, wanted: int) -> dict:
+    """The figures of both rounds. RuntimeError if the wave had another number of handshakes."""
+    if made != wanted:
+        raise RuntimeError(f"{made} handshakes in place of {wanted}")
+    before, after = calm["latency_us"]["p99"], during["latency_us"]["p99"]
+    return {"calm_p99_us": before, "p99_us": after, "added_p99_us": after - before, "p50_us": during["latency_us"]["p50"],
+            "wave_ms": took * 1000, "handshakes": made}
+
+
 def measure(setting: Setting, proxy: Proxy, arm: str, rate: float, options) -> dict:
     """Both rounds of one load, and the wave that begins with the second."""
     is_encrypted = arm == "wave"
     load = setting.load(proxy, "--connections", CONNECTIONS, "--rate", rate, "--rounds", 2, "--duration", options.seconds,
                         "--warm-up", options.warm_up)
     calm = sound(load.stdout.readline())
+    if arm == "silent":
+        return measure_silence(setting, proxy, load, calm, options)
     done, began = handshakes(proxy), time.monotonic()
     full = ["--tls-full-handshakes"] if is_encrypted else []
     wave = setting.load(proxy, "--idle", "--connections", options.clients, "--warm-up", 0, "--duration", 0.01, *full,
@@ -122,11 +205,7 @@ def measure(setting: Setting, proxy: Proxy, arm: str, rate: float, options) -> d
     if wave.returncode != 0:
         raise RuntimeError(f"the wave failed: {told or out}")
     made, during = handshakes(proxy) - done, ended(load)
-    if made != (options.clients if is_encrypted else 0):
-        raise RuntimeError(f"{made} handshakes in place of {options.clients}")
-    before, after = calm["latency_us"]["p99"], during["latency_us"]["p99"]
-    return {"calm_p99_us": before, "p99_us": after, "added_p99_us": after - before, "p50_us": during["latency_us"]["p50"],
-            "wave_ms": took * 1000, "handshakes": made}
+    return figures(calm, during, took, made, wanted=options.clients if is_encrypted else 0)
 
 
 def main() -> int:
