@@ -1,9 +1,9 @@
-//! The clients for `/status`: the module asks the cores, merges the answers, and cuts them to the
-//! groups that matter.
+//! The groups of clients for `/status`. The module asks the cores, merges their answers, and leaves
+//! out the groups that matter least.
 //!
-//! A request for the page costs each core at most one count a second: a younger answer is shown
-//! again. The page names a core that does not answer in time instead of waiting for it.
-//! `/metrics/groups` shows the same groups.
+//! Each core counts at most once a second, because the page shows a younger answer again. The page
+//! names a core that does not answer in time instead of waiting for it. `/metrics/groups` shows the
+//! same groups.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -39,7 +39,7 @@ impl Clients {
         self.0.recent(|mailboxes| async { shown(ask_cores(mailboxes, PATIENCE).await) }).await
     }
 
-    /// The same as metrics.
+    /// The groups as metrics.
     pub(super) async fn metrics(&self) -> Vec<MetricFamily> {
         let groups = self.groups().await;
         let mut counters = self.1.lock().unwrap_or_else(PoisonError::into_inner);
@@ -67,8 +67,8 @@ async fn ask_cores(mailboxes: &[Mailbox], patience: Duration) -> Counted {
     Counted { groups: groups_of_all, others: others_of_all, missing }
 }
 
-/// The groups with most clients, then of the others those with most queries in a second and those
-/// whose clients left last, and the sum of the rest.
+/// The groups with the most clients; of the others, those with the highest rate of queries, and
+/// those whose clients left last; and the sum of the rest.
 fn shown(counted: Counted) -> Value {
     let mut total = counted.others;
     counted.groups.values().for_each(|tally| total.add(*tally));

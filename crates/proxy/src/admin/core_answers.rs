@@ -62,7 +62,7 @@ pub(crate) async fn ask_all<A>(
     let (sender, mut answers) = mpsc::channel(mailboxes.len().max(1));
     let mut missing: Vec<usize> = (0..mailboxes.len()).collect();
     for mailbox in mailboxes {
-        // A core with a full mailbox is missing in the end.
+        // A core with a full mailbox counts as one that did not answer.
         let _ = mailbox(question(sender.clone()));
     }
     drop(sender);

@@ -28,8 +28,8 @@ impl Digests {
         Self(CachedAnswer::new(mailboxes))
     }
 
-    /// The digests of all cores, the one with the most time first. With `is_on` false, they are
-    /// those up to the time when they were switched off.
+    /// The digests of all cores, the one with the most time first. Without `is_on`, their counts
+    /// end when digests were switched off.
     pub(super) async fn page(&self, is_on: bool) -> Value {
         let mut page = self.0.recent(|mailboxes| ask_cores(mailboxes, PATIENCE)).await;
         page["on"] = is_on.into();
@@ -40,7 +40,7 @@ impl Digests {
 /// A digest of all cores.
 struct Merged {
     origin: Origin,
-    /// Longest time for which a core has had a row of it.
+    /// Age of its oldest row.
     age_ns: u64,
     /// Time since its last query.
     rest_ns: u64,

@@ -73,7 +73,7 @@ impl Evictions {
     }
 }
 
-/// Sets a condition on a name, of which there is one.
+/// Sets a condition on a name, which a request may give once.
 fn set(
     condition: &mut Option<NameCondition>,
     key: &str,

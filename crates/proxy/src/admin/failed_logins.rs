@@ -1,5 +1,5 @@
-//! The page of failed logins: the module asks the cores for their records, and adds up those that
-//! are alike.
+//! The page of failed logins: the module asks the cores for their records, and adds up equal
+//! ones.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -33,8 +33,8 @@ impl FailedLogins {
     }
 }
 
-/// Failed logins of all cores that are alike: the latest, their number, and the ages of the first
-/// and of the last, nanoseconds. The cores' clocks have no common start.
+/// Equal failed logins of all cores: the latest, their number, and the ages of the first and of the
+/// last, nanoseconds. The clocks of the cores have no common start.
 struct Alike {
     latest: RefusedLogin,
     count: u64,

@@ -196,7 +196,7 @@ fn rival(fleet: &FleetShown) -> Option<String> {
         .map(|member| member.incarnation.to_string())
 }
 
-/// Addresses that several others have.
+/// Addresses that several other members have.
 fn shared_addresses(fleet: &FleetShown) -> Vec<String> {
     let rivals = fleet.members.iter().filter(|member| member.is_rival);
     let mut shared: Vec<String> = rivals.map(|member| member.address.clone()).collect();

@@ -2,11 +2,11 @@
 //! series, of which there may be thousands, does not ask for it.
 //!
 //! A series is a role, an application and an address; groups that are alike in these count as one.
-//! The groups are those of `/status`, so their number has its bound. The rest is one more series,
-//! of gauges alone: groups move into it and out of it with all that they have counted.
+//! The groups are those of `/status`, so their number has its bound. The other groups make one
+//! more series. It has gauges alone, because groups enter and leave it with all their counts.
 //!
 //! The sums of a series fall when one of its groups is forgotten or a core does not answer. A
-//! monitor takes a counter that falls for one that began again at 0, and adds all of it once more.
+//! monitor takes a falling counter for one that has started again at 0, and adds all of it anew.
 //! [`Counters`] therefore never falls while its series is shown.
 
 use std::collections::BTreeMap;

@@ -29,7 +29,7 @@ impl HotKeys {
         Self(CachedAnswer::new(mailboxes))
     }
 
-    /// The hot keys of all cores; `with_values`: as they are, not only as tokens.
+    /// The hot keys of all cores; `with_values` adds the keys themselves to their tokens.
     pub(super) async fn page(&self, with_values: bool) -> Value {
         self.0.recent(|mailboxes| ask_cores(mailboxes, PATIENCE, with_values)).await
     }
@@ -41,7 +41,7 @@ struct Hot {
     reads: f64,
     writes: f64,
     error: f64,
-    /// Samples that surely were of this key.
+    /// Samples that were certainly of this key.
     sure: u32,
 }
 
@@ -86,7 +86,7 @@ fn rate(hot: &Hot) -> f64 {
 /// The hottest keys of a table.
 fn hot_of(reads: &[Weighed], writes: &[Weighed]) -> Vec<Hot> {
     let (mut found, mut places) = (Vec::<Hot>::new(), HashMap::new());
-    // A key may have been missed by each sketch but those that have it.
+    // Every sketch without the key may have missed some of its queries.
     let mut missed = 0.0;
     for (is_read, sketches) in [(true, reads), (false, writes)] {
         for (sketch, weight) in sketches {
@@ -107,7 +107,7 @@ fn hot_of(reads: &[Weighed], writes: &[Weighed]) -> Vec<Hot> {
         }
     }
     found.iter_mut().for_each(|hot| hot.error = (hot.error + missed).max(0.0));
-    // One sample is a chance.
+    // A single sample proves nothing.
     found.retain(|hot| hot.sure > 1);
     found.sort_by_key(|hot| Reverse((rate(hot) * 1e3) as u64));
     found.truncate(KEYS_MAX);

@@ -13,7 +13,7 @@ use crate::locks::status::{CoreLockList, Queue};
 
 /// Name of the page.
 pub(super) const PAGE: &str = "locks";
-/// Locks that the page has.
+/// Most locks on the page.
 const LOCKS_MAX: usize = 2_000;
 
 /// The locks of the cores.

@@ -45,7 +45,7 @@ struct Known {
     succeeded_ms: u64,
 }
 
-/// The knowledge of the main thread that the page shows.
+/// The state of the main thread that the page shows.
 #[derive(Debug)]
 pub(super) struct Settings(Mutex<Known>);
 
@@ -66,8 +66,8 @@ impl Settings {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes a configuration that was read, and is in force as far as it can be without a restart.
-    /// The configuration replaces the values that came by requests.
+    /// Notes a configuration that has been read. Options that need no restart are in force, and
+    /// values that requests have set are gone.
     pub(super) fn set(&self, wanted: Arc<Config>, sources: SourceMap) {
         let at_ms = now_ms();
         let last = Outcome { at_ms, problems: Vec::new() };
@@ -80,7 +80,7 @@ impl Settings {
         self.known().last = Outcome { at_ms: now_ms(), problems };
     }
 
-    /// Notes that an option has its value by a request, or no longer.
+    /// Notes whether the value of an option comes from a request.
     pub(super) fn set_by_request(&self, key: &'static str, is_by_request: bool) {
         let by_request = &mut self.known().by_request;
         if is_by_request {

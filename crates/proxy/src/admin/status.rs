@@ -21,7 +21,7 @@ pub(super) async fn status(admin: &Admin) -> Value {
             None => None,
         }
     };
-    // The deadline of the cores is spent once.
+    // Both questions to the cores share one deadline.
     let (groups, fleet) = tokio::join!(admin.clients.groups(), fleet);
     let mut latency = Snapshot::default();
     cores.iter().for_each(|core| core.latency_ns.add_to(&mut latency));

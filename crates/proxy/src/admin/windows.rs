@@ -1,5 +1,5 @@
-//! Latencies of nodes since a page before this one: quantiles since the start of the process hide
-//! what happens now.
+//! Latencies of nodes since an earlier page. Quantiles since the start of the process would hide
+//! the present ones.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
@@ -9,16 +9,16 @@ use shunt_topology::{Node, RoutingTable};
 
 use crate::metrics::Snapshot;
 
-/// Shortest time between two pages that a window begins with.
+/// Shortest time between the starts of two windows.
 const WINDOW_MIN: Duration = Duration::from_secs(10);
-/// Nodes that have windows.
+/// Most nodes with a window.
 const NODES_MAX: usize = 1_024;
 
-/// The counts that windows begin with, by host id.
+/// The counts at the start of each window, by host id.
 #[derive(Debug, Default)]
 pub(super) struct Windows(Mutex<HashMap<u128, Window>>);
 
-/// The counts of a node at a former page, and of the first page at least [`WINDOW_MIN`] later.
+/// The counts of a node at an earlier page, and at the first page at least [`WINDOW_MIN`] later.
 #[derive(Debug)]
 struct Window {
     from: (Instant, Snapshot),
@@ -34,8 +34,8 @@ impl Windows {
         windows.retain(|host_id, _| members.contains(host_id));
     }
 
-    /// The latencies of a node since a former page, and the time since then; `None`: there was no
-    /// such page.
+    /// The latencies of a node since an earlier page, and the time since then; `None`: there was no
+    /// earlier page.
     pub(super) fn since_former(
         &self,
         node: &Node,

@@ -1,7 +1,7 @@
-//! Accounts: to whom a login counts wherever roles have shares, of pools for example.
+//! Accounts: the party to which a login counts wherever roles have shares, for example of pools.
 //!
 //! A role has many logins. The first part of a PLAIN message, the identity to act as, may be
-//! anything; each of them is a token of its own. The account is the same for all of them.
+//! anything, and each text makes another token. All these tokens have one account.
 
 use std::fmt::{self, Debug, Formatter};
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
@@ -11,7 +11,7 @@ use shunt_tls::SubjectDigest;
 
 use crate::client::identity::role_of;
 
-/// Key of the hashes, another one in each process.
+/// Key of the hashes; each process has its own.
 static KEY: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
 /// The first words of authenticators that ignore the identity to act as, which Cassandra and
@@ -19,7 +19,7 @@ static KEY: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 const IGNORES_AUTHZID: &str = "org.apache.cassandra.auth.PasswordAuthenticator";
 
 /// The account of a login, as a number that reveals nothing of a password. Two roles with the same
-/// number, one pair in 2^64, share a share.
+/// number, one pair in 2^64, have one share together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Account(u64);
 
@@ -46,8 +46,8 @@ impl Account {
 }
 
 /// A login as a number that stands for its token where a token would be kept for long: 128 bits of
-/// a hash whose key nobody knows outside this process, and whose values nobody sees. So nobody can
-/// look for two tokens with one number; among a million by chance there are two in 2^89 processes.
+/// a hash. Its key and its values never leave this process, so nobody can search for two tokens
+/// with one number. By chance, a million tokens have such a pair in one of 2^89 processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct LoginId {
     hash: u128,

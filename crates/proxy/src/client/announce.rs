@@ -4,9 +4,9 @@
 //! A proxy that joins is a new node that is up, one that left is down and removed, and one that
 //! restarted goes down and comes up. A client hears the difference between the fleet in its last
 //! event, which it keeps, and the present one. So it hears of each change once, whenever it
-//! registered, and of no change that was undone before its turn came. For that to add up, a client
-//! that reads `system.peers` first gets the events for the fleet that it is about to see. It never
-//! hears of the proxy that it is connected to, nor of nodes.
+//! registered, and of no change that was undone before its turn came. A client that reads
+//! `system.peers` first gets the events for the fleet that it is about to see. A client never hears
+//! of the proxy that it is connected to, nor of nodes.
 //!
 //! The round does not hold the core up: it writes to [`limits::ANNOUNCE_CLIENTS`] clients at a
 //! time, and the core serves connections in between. A change that comes meanwhile lengthens the
@@ -50,8 +50,8 @@ pub(crate) fn go_on(core: &mut Core, io: &mut Io) {
     }
 }
 
-/// Registers a client. It first gets the events that it had registered for and not received; of the
-/// kinds that are new to it, it hears later changes.
+/// Registers a client. The client first gets the events that it had registered for and has not
+/// received. Of the kinds that it registers for now, it hears later changes.
 pub(crate) fn register(core: &mut Core, io: &mut Io, slot: u32, registered: Registered) {
     tell(core, io, slot);
     let fleet = core.router.fleet.clone();

@@ -1,10 +1,10 @@
 //! Counts a core's clients by their identity, when `/status` asks for it.
 //!
 //! The count does not hold the core up: it takes [`limits::CENSUS_STEP`] clients at a time, and the
-//! core serves its connections in between. Clients that come meanwhile may be counted or not; those
-//! that go are taken back, because [`DepartedGroups`] has them then, and no query counts twice.
-//! However many clients differ, memory is bounded: beyond [`limits::CENSUS_GROUPS_MAX`] groups the
-//! rest counts as one.
+//! core serves its connections in between. Clients that come meanwhile may be counted or not. The
+//! count drops clients that leave meanwhile, because [`DepartedGroups`] has them then: no query
+//! counts twice. Memory is bounded: beyond [`limits::CENSUS_GROUPS_MAX`] groups, all others count
+//! as one.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::client::traffic::Errors;
 use crate::limits;
 use crate::link::Pools;
 
-/// Clients that `/status` shows as one: alike in all of these fields.
+/// Clients that `/status` shows as one group: equal in all of these fields.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Group {
     /// Role; `None`: not logged in, or the ring asks for no login.
@@ -64,7 +64,7 @@ pub struct Tally {
     pub paused: u64,
     /// Queries of these clients in flight.
     pub in_flight: u64,
-    /// Queries of these clients, and of those of the group that have left.
+    /// Queries of these clients, and of clients of the group that have left.
     pub queries: u64,
     /// Queries of these clients in a second, of the last two seconds or so.
     pub queries_per_second: u64,
@@ -123,7 +123,7 @@ impl Tally {
         self.times.add(&other.times);
     }
 
-    /// Takes a client back that was added. Its times stay, as those of the last queries do.
+    /// Removes a client that was added. Its times stay among those of the last queries.
     fn take_back(&mut self, one: &Tally) {
         self.clients = self.clients.saturating_sub(one.clients);
         self.paused = self.paused.saturating_sub(one.paused);
@@ -183,7 +183,7 @@ impl Census {
         end < clients.capacity()
     }
 
-    /// Takes a client back that leaves after it was counted.
+    /// Removes a client that leaves after it was counted.
     pub(crate) fn leave(&mut self, slot: u32, client: &Client, group: &Group) {
         if slot as usize >= self.next {
             return;

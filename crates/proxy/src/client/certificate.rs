@@ -12,7 +12,7 @@
 //!   alone, by those of the present configuration.
 //! - *A client keeps the rights of an identity that a reload took from it.* [`reloaded`] closes
 //!   each client that its names would not give the same identity and role today. A new password
-//!   of the same role closes nobody, nor does a new certificate with the same names for nodes.
+//!   of the same role closes no client, nor does a new certificate with the same names for nodes.
 //! - *A certificate that no identity has gets in where each client must have one.* Members of a
 //!   fleet are the exception: they bring the logins of their clients, so they ask for a password
 //!   login ([`LOGIN_KEY`](crate::control::client::LOGIN_KEY)). Such a connection gets no identity,
@@ -44,7 +44,7 @@ use crate::reply;
 /// Most names of a certificate that a refusal quotes.
 const NAMES_SHOWN_MAX: usize = 4;
 
-/// The way in for a client that has sent STARTUP.
+/// The login of a client that has sent STARTUP.
 #[derive(Debug, PartialEq, Eq)]
 enum Way {
     /// A password, if the ring asks for one.
@@ -62,7 +62,7 @@ impl Way {
     }
 }
 
-/// The way of a client with this session. A session has no names without a certificate, and with
+/// The login of a client with this session. A session has no names without a certificate, and with
 /// one that has none that could be read.
 fn way(config: &Config, session: Option<&SessionInfo>, asks_for_password: bool) -> Way {
     let is_member = asks_for_password && config.fleet.is_some();
@@ -114,7 +114,7 @@ pub(crate) fn take_startup(
     let asked = cluster.as_ref().and_then(|cluster| cluster.authenticator.as_deref());
     let asked = asked.or(core.router.login_asked.as_deref());
     let is_lent = core.context.config.lends_certificate(asked);
-    // Members of a fleet know no role where nobody logs in.
+    // Without logins, members of a fleet know no role.
     let is_asked = asked.is_some();
     let session = core.clients.get(slot).and_then(|client| io.session_info(client.conn));
     let way = way(&core.context.config, session, asks_for_password);

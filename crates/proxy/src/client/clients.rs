@@ -26,7 +26,7 @@ pub(crate) struct Clients {
     slots: Slab<Client>,
     /// Last number given to a client.
     ids: u32,
-    /// Clients among them beyond `clients_max`, which are to be told so.
+    /// Clients among them beyond `clients_max`, which wait for an ERROR that says so.
     pub(crate) turned_away: usize,
     /// Number of such clients since that time.
     turned_away_since: usize,
@@ -40,7 +40,7 @@ pub(crate) struct Clients {
     pub(crate) inbox: Inbox,
     /// The round of events about changes of the fleet.
     pub(crate) announcing: Announcing,
-    /// Changes of the schema to tell.
+    /// Changes of the schema that clients have not heard of yet.
     pub(crate) schema_news: SchemaNews,
     /// Clients that may be read again, the first to be read at the front.
     pub(crate) wake: VecDeque<ClientRef>,
@@ -75,7 +75,7 @@ impl Clients {
         pending_logins.leave(client.peer.counted_host(), client.pending_login, reference);
     }
 
-    /// The client that makes room for a new one of another host, on a core with so many places.
+    /// The client that makes room for a new one of another host, on a core with this many places.
     pub(crate) fn displaced_by(&self, slot: u32, places: usize) -> Option<ClientRef> {
         self.pending_logins.displaced_by(self.get(slot)?.peer.counted_host(), places)
     }
@@ -90,9 +90,9 @@ impl Clients {
         Some(removed)
     }
 
-    /// Decides whether a client beyond `clients_max` is kept until it can be told so. `false`: too
-    /// many wait for that already, or were told lately. The connection of a client that was told
-    /// may stay open for seconds.
+    /// Decides whether the core keeps a client beyond `clients_max` until it can refuse it by an
+    /// ERROR. `false`: too many clients wait for that already, or got theirs lately. The connection
+    /// of a refused client may stay open for seconds.
     pub(crate) fn turn_away(&mut self, slot: u32, now_ns: u64) -> bool {
         if now_ns.saturating_sub(self.turned_away_from_ns) >= limits::TURNED_AWAY_NS {
             (self.turned_away_from_ns, self.turned_away_since) = (now_ns, 0);

@@ -1,8 +1,8 @@
-//! A client's way out: the proxy counts and logs every client that it closes, with the client's
-//! identity and the reason.
+//! The end of a client: the proxy counts and logs every client that it closes, with its identity
+//! and the reason.
 //!
-//! Nothing here runs per query. [`close`] and [`abort`] are the only ways to close a client, so
-//! that none is closed without a reason.
+//! No query passes this module. [`close`] and [`abort`] are the only ways to close a client, so
+//! that every client is closed for a reason.
 
 use std::io::ErrorKind;
 
@@ -25,7 +25,7 @@ use shunt_wire::printable::printable_to;
 
 /// Error text for a client for which no pool is left.
 const TOO_MANY_POOLS: &str = "too many different combinations of role, keyspace and protocol version are in use on this proxy";
-/// Error text for a client whose role has its share of the pools already.
+/// Error text for a client whose role already has its share of the pools.
 const TOO_MANY_OF_ROLE: &str = "Shunt: too many different combinations of this role with a keyspace and protocol version are in use on this proxy";
 /// Error text for a login that could not be tried, while there is room for one that a node has
 /// accepted.

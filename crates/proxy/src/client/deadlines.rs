@@ -1,8 +1,8 @@
-//! Deadlines and memory of clients: for the handshake, for one request, for taking replies; and the
-//! bytes that all of them together may leave lying.
+//! Deadlines and memory of clients: time for the handshake, for one request and for taking replies,
+//! and the bytes that all clients together may leave in buffers.
 //!
-//! Clients that have not logged in must never cost one its connection that has. So each kind has
-//! bytes of its own, see [`Budget`].
+//! Clients that have not logged in must never cost a client its connection that has. Therefore each
+//! kind has bytes of its own ([`Budget`]).
 
 use shunt_reactor::Io;
 
@@ -15,8 +15,8 @@ use crate::ids::ClientRef;
 use crate::limits;
 use crate::metrics::{Closing, Refusal};
 
-/// Closes clients that take too long over their handshake or over one request. Full rounds, only
-/// now and then, also measure the clients' rates of queries.
+/// Closes clients that take too long over their handshake or over one request. Every few
+/// seconds, a full round also measures the clients' rates of queries.
 pub(crate) fn tick(core: &mut Core, io: &mut Io, full_round: bool) {
     let now = io.now_ns();
     let (mut late, mut deaf, mut held) = (Vec::new(), Vec::new(), Vec::new());
@@ -96,9 +96,9 @@ impl Bytes {
 
 /// The bytes that the clients of a core may have.
 struct Budget {
-    /// Bytes of all together.
+    /// Bytes of all clients together.
     all: usize,
-    /// Bytes of those that have logged in. The largest possible answer always has room.
+    /// Bytes of clients that have logged in. The largest possible answer always has room.
     logged_in: usize,
 }
 
@@ -147,8 +147,8 @@ fn drop_heaviest(core: &mut Core, io: &mut Io, bytes: &Bytes) {
     }
 }
 
-/// Removes clients that no longer wait from the lists of those that do: they left, or were told
-/// that it took too long.
+/// Removes clients that no longer wait from the lists of waiting clients. They have left, or got an
+/// error because the wait took too long.
 fn forget_waiting(core: &mut Core) {
     let clients = &core.clients;
     let waits = |client: &ClientRef, reason| {

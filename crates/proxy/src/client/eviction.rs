@@ -29,7 +29,7 @@ pub(crate) fn start(
     }
 }
 
-/// Closes those that are meant among the next clients. An operator who has gone away stops it.
+/// Closes the selected clients among the next ones. Stops if the operator has gone away.
 pub(crate) fn go_on(core: &mut Core, io: &mut Io) {
     let Some(mut eviction) = core.reports.eviction.take() else { return };
     if eviction.answer.is_closed() {
@@ -47,7 +47,7 @@ pub(crate) fn go_on(core: &mut Core, io: &mut Io) {
     final_errors::send(core, io, &meant);
     for client in meant {
         let Some(found) = core.clients.find(client) else { continue };
-        // An ERROR to a password would be taken for a wrong one.
+        // Drivers would take an ERROR in answer to a password for a wrong password.
         let close = if found.identity.is_some() { closing::close_identity } else { closing::close };
         close(core, io, client.slot, Closing::Operator, "an operator has asked for it");
         eviction.closed += 1;

@@ -64,7 +64,7 @@ pub(crate) fn send(core: &mut Core, io: &mut Io, closing: &[ClientRef]) {
     }
 }
 
-/// True if the sorted clients have this one.
+/// True if this client is among the sorted ones.
 fn contains(clients: &[ClientRef], wanted: ClientRef) -> bool {
     let key = |client: &ClientRef| (client.slot, client.id);
     clients.binary_search_by_key(&key(&wanted), key).is_ok()

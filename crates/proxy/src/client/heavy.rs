@@ -50,8 +50,8 @@ pub(crate) struct Heavy {
 }
 
 impl Heavy {
-    /// True if a request of this many bytes may be read now. The first one of a turn may, however
-    /// large it is.
+    /// True if a request of this many bytes may be read now. The first request of a turn may have
+    /// any size.
     pub(crate) fn admits(&mut self, bytes: usize) -> bool {
         let is_admitted = self.turns.is_empty() && Self::fits(self.taken, bytes);
         if is_admitted {

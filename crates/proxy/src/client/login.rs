@@ -2,12 +2,11 @@
 //!
 //! The proxy checks no password. It carries a client's SASL answer to a node; only if the node says
 //! AUTH_SUCCESS does the client join the pool of links opened with exactly that answer, as the node
-//! reads it ([`token_as_read`]). The answer
-//! stays in memory to open that pool's other links, which works for mechanisms that take one step,
-//! such as PLAIN of Cassandra's PasswordAuthenticator; the proxy refuses a mechanism with
-//! challenges, with an error that says so. It believes a successful login for `auth_cache_ms`, as
-//! Cassandra's own `credentials_validity` does, so that thousands of clients starting at once do
-//! not cost a node thousands of password hashes.
+//! reads it ([`token_as_read`]). The answer stays in memory to open that pool's other links. That
+//! works for mechanisms that take one step, such as PLAIN of Cassandra's PasswordAuthenticator; the
+//! proxy refuses a mechanism with challenges, with an error that says so. It believes a successful
+//! login for `auth_cache_ms`, as Cassandra's own `credentials_validity` does, so that thousands of
+//! clients starting at once do not cost a node thousands of password hashes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -254,9 +253,9 @@ fn opening_node(core: &Core, key: LinkKey) -> Option<NodeId> {
     core.links.get(key).filter(|link| link.step != Step::Ready).map(|link| link.node)
 }
 
-/// Has another node check the pool's login, if possible one that answers others and has not refused
-/// lately. Returns whether there was one. `false` without room for another login: the pool is in
-/// line then.
+/// Has another node check the pool's login, preferably one that answers other queries and has not
+/// refused logins lately. Returns false if there is no such node, or no room for another login: the
+/// pool is in line then.
 fn ask_another_node(core: &mut Core, io: &mut Io, id: PoolId) -> bool {
     let now = io.now_ns();
     // Hundreds of pools may wait for room: the search for a node is for one that has it.
@@ -299,8 +298,8 @@ fn is_awaited(core: &Core, id: PoolId) -> bool {
     core.router.pools.get(id).is_some_and(|pool| pool.waiting.iter().any(waits))
 }
 
-/// Has a node check a login that a client waits for: none does yet, or the last one was asked a
-/// while ago.
+/// Has a node check a login that a client waits for, because no node does yet, or the last one has
+/// not answered for a while.
 fn pursue(core: &mut Core, io: &mut Io, id: PoolId) {
     let patience_ns =
         limits::LOGIN_PATIENCE_NS.min(core.context.config.connect_timeout_ms * 1_000_000 / 4);
@@ -312,7 +311,7 @@ fn pursue(core: &mut Core, io: &mut Io, id: PoolId) {
     }
 }
 
-/// Goes on with the pools in line for room, after a link has opened or was given up.
+/// Resumes the pools in line for room, after a link has opened or was given up.
 pub(crate) fn resume(core: &mut Core, io: &mut Io) {
     for _ in 0..core.links.openings.waiting() {
         let Some(id) = core.links.openings.next() else { break };

@@ -1,8 +1,8 @@
 //! Log lines about failed logins: a sample for each role and each client's host, because a program
 //! with an old password that tries again and again must not hide the others.
 //!
-//! Anybody may claim any role, so one host has a part of the lines of a second, and all of them
-//! together have a bound.
+//! A client can claim any role. Therefore one host has a part of the lines of a second, and all
+//! hosts together have a bound.
 
 use std::collections::HashMap;
 
@@ -29,17 +29,17 @@ struct Sample {
     suppressed: u64,
 }
 
-/// Failures of which no line has told.
+/// Failures that no line has reported.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Untold {
-    /// The role and the host of all of them; `None`: of several.
+    /// Role and host of the failures; `None`: there are several.
     pub(crate) of: Option<(Box<str>, ClientHost)>,
     pub(crate) suppressed: u64,
 }
 
 impl LoginFailures {
-    /// Decides whether this failure has a line: `Some` with the number of those of the same role
-    /// and host that had none before it, or `None`.
+    /// Decides whether this failure gets a line. `Some` has the number of failures of the same role
+    /// and host that got none before it.
     pub(crate) fn admit(&mut self, role: &str, from: ClientAddress, now_ns: u64) -> Option<u64> {
         let key = (Box::from(role), from.host());
         if let Some(sample) = self.known.get_mut(&key).filter(|sample| now_ns < sample.next_ns) {
@@ -66,8 +66,8 @@ impl LoginFailures {
         self.lines.take(now_ns, Some(from), most, most / 4)
     }
 
-    /// Forgets the roles and hosts that have stopped. Returns the failures that no line has told
-    /// of, and that no other line will.
+    /// Forgets the roles and hosts that have stopped. Returns the failures that no line has
+    /// reported and none will.
     pub(crate) fn tick(&mut self, now_ns: u64) -> Vec<Untold> {
         let mut untold = Vec::new();
         let is_over = |sample: &Sample| now_ns >= sample.next_ns + limits::LOG_INTERVAL_NS;

@@ -1,8 +1,9 @@
-//! Logins that wait for room: the pools whose login no node has accepted are few, in all, of a role
-//! and of a client's host, so that one address with many wrong passwords keeps nobody else out.
+//! Logins that wait for room. A core has few pools whose login no node has accepted: in all, for a
+//! role, and for a client's host. So one address with many wrong passwords keeps no other client
+//! out.
 //!
-//! A login without room waits, up to the deadline of any login. It must never get an ERROR for
-//! want of room: drivers take one for a wrong password, and some never try again. The hosts take
+//! A login without room waits, up to the deadline of any login. It must never get an ERROR for want
+//! of room: drivers take an ERROR for a wrong password, and some never try again. The hosts take
 //! turns, and the logins of a host go in the order in which they came.
 
 use std::collections::{BTreeMap, HashMap};

@@ -1,14 +1,18 @@
 //! The state that a core keeps of one client connection, and everything about a client beside its
 //! queries.
 //!
-//! [`login`] lets it into a pool (logging in and USE), [`login_line`] has it wait for one,
-//! [`certificate`] does so by its certificate,
-//! [`account`] says to whom a login counts, [`events`] sends it changes of the schema and
-//! [`announce`] those of the fleet, [`deadlines`] and [`closing`] end it, [`heavy`] orders large
-//! requests, [`inbox`] is that of the proxy itself, which acts as a client too, [`identity`],
-//! [`traffic`], [`times`], [`census`] and [`departed`] show clients to operators, [`eviction`]
-//! closes a [`selection`] of them, after [`final_errors`] has answered their requests.
-//! [`refused_logins`] records the logins that failed. [`clients`] holds all clients.
+//! | module | subject |
+//! |---|---|
+//! | [`clients`] | the clients of a core |
+//! | [`login`], [`certificate`] | how a client gets into a pool: by a login or USE, or by its certificate |
+//! | [`login_line`], [`account`] | logins that wait for room; the party to which a login counts |
+//! | [`events`], [`announce`] | events about the schema and about the fleet |
+//! | [`heavy`] | the order of requests that take long to read |
+//! | [`deadlines`], [`closing`] | the end of a client |
+//! | [`inbox`] | answers to the proxy itself, which acts as a client too |
+//! | [`identity`], [`traffic`], [`times`], [`census`], [`departed`] | clients as operators see them |
+//! | [`eviction`], [`selection`], [`final_errors`] | clients that an operator closes, and errors for their requests |
+//! | [`refused_logins`] | logins that failed |
 
 pub(crate) mod account;
 pub(crate) mod announce;

@@ -1,8 +1,8 @@
 //! Pending events: a round through the clients, the events between two lists of the fleet, and
 //! changes of the schema.
 //!
-//! It does not depend on the core, so that the owner of the clients can keep it
-//! ([`crate::client::announce`] and [`crate::client::events`] send the events).
+//! The module does not depend on the core, so that the owner of the clients can keep its state.
+//! [`crate::client::announce`] and [`crate::client::events`] send the events.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

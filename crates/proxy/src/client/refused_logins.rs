@@ -1,9 +1,9 @@
 //! The logins that have failed lately, by role, host and reason, for the admin pages.
 //!
-//! Anybody may claim any role, so the record has a bound, and the host with most entries loses its
-//! oldest one when another needs room: a flood of roles from one host pushes out its own entries,
-//! and those of no other. An IPv6 network of 64 bits is one host there, because a single client may
-//! use all of its addresses.
+//! A client can claim any role, so the record has a bound. When an entry needs room, the host with
+//! the most entries loses its oldest one: a flood of roles from one host displaces only its own
+//! entries. An IPv6 network of 64 bits is one host there, because a single client may use all of
+//! its addresses.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::client::identity::{Driver, Who};
 use crate::limits;
 use crate::metrics::Closing;
 
-/// Failed logins that are alike in role, host and reason. All texts are printable and of bounded
+/// Failed logins with the same role, host and reason. All texts are printable and of bounded
 /// length.
 #[derive(Clone, Debug)]
 pub struct RefusedLogin {
@@ -60,7 +60,7 @@ type Key = (Box<str>, ClientHost, usize);
 pub(crate) struct RefusedLogins(HashMap<Key, RefusedLogin>);
 
 impl RefusedLogins {
-    /// Notes that a client was closed, if that was for its login. `why` may quote a node.
+    /// Notes a client that was closed because its login failed. `why` may quote a node.
     pub(crate) fn note(&mut self, who: &Who, reason: Closing, why: &str, now_ns: u64) {
         let is_login = matches!(
             reason,

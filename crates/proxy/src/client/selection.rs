@@ -35,7 +35,7 @@ impl NameCondition {
     }
 }
 
-/// Conditions on clients. A client is meant if it meets each that is given.
+/// Conditions on clients. A client is selected if it meets every condition that is given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
     /// Role of the login, whole.
@@ -49,14 +49,14 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// True if it has no condition, so that every client is meant.
+    /// True if there is no condition, so that every client is selected.
     pub fn is_everyone(&self) -> bool {
         *self == Self::default()
     }
 
-    /// True if a client is meant, whose pool has these names.
+    /// True if a client is selected whose pool has these names.
     pub(crate) fn is_meant(&self, client: &Client, names: Option<&PoolNames>) -> bool {
-        // The role that pages show is cut.
+        // Pages show a shortened role.
         let role = names.and_then(|names| names.whole_role.as_deref());
         let application = client.driver.as_deref().map(|driver| &*driver.application);
         let application = application.filter(|name| !name.is_empty());

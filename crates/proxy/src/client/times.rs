@@ -5,7 +5,7 @@ use crate::time_buckets::TimeBuckets;
 /// Buckets: two for each power of two of microseconds. The last one takes all times from 12 s on.
 const BUCKETS: usize = 48;
 type Scale = TimeBuckets<1, BUCKETS>;
-/// Queries after which all counts are halved.
+/// Number of queries after which all counts are halved.
 const HALVED_AT: u16 = 1 << 15;
 
 /// Times of a client's last queries, with their parts in the proxy and at nodes; older ones count
@@ -76,7 +76,7 @@ impl From<RecentTimes> for GroupTimes {
 }
 
 impl GroupTimes {
-    /// Adds those of others.
+    /// Adds the times of other clients.
     pub fn add(&mut self, other: &GroupTimes) {
         let parts = self.wait.iter_mut().chain(&mut self.node);
         let others = other.total.iter().chain(&other.wait).chain(&other.node);
@@ -92,12 +92,12 @@ impl GroupTimes {
         Scale::percentile_us(&self.total, share)
     }
 
-    /// The same of the times in the proxy.
+    /// The same for the times in the proxy.
     pub fn wait_percentile_us(&self, share: f64) -> Option<u64> {
         Scale::percentile_us(&self.wait, share)
     }
 
-    /// The same of the times at nodes.
+    /// The same for the times at nodes.
     pub fn node_percentile_us(&self, share: f64) -> Option<u64> {
         Scale::percentile_us(&self.node, share)
     }

@@ -11,14 +11,14 @@ use crate::query_end::{End, ErrorKind};
 pub struct Errors(pub [u64; ErrorKind::COUNT]);
 
 impl Errors {
-    /// Adds those of others.
+    /// Adds the errors of others.
     pub fn add(&mut self, other: Errors) {
         for (errors, more) in self.0.iter_mut().zip(other.0) {
             *errors += more;
         }
     }
 
-    /// Takes errors back that were added.
+    /// Subtracts errors that were added.
     pub(crate) fn take_back(&mut self, other: Errors) {
         for (errors, fewer) in self.0.iter_mut().zip(other.0) {
             *errors = errors.saturating_sub(fewer);
@@ -96,7 +96,7 @@ impl Traffic {
     pub(crate) fn measure(&mut self, now_ns: u64) {
         let (queries, at_ns) = self.measured;
         let elapsed_ns = match at_ns {
-            // It came within the two seconds before, nobody knows when.
+            // The client came at an unknown time within the last two seconds.
             0 => limits::SECOND_NS,
             at_ns => now_ns.saturating_sub(at_ns).max(1),
         };

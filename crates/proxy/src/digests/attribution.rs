@@ -37,8 +37,8 @@ pub(crate) fn switch(digests: &mut DigestTable, router: &mut Router, config: &Co
     router.texts.is_on = is_on;
 }
 
-/// Counts a query that has no row yet, after an attempt to give it one; `body` is its request.
-/// Returns the digest after that.
+/// Tries to give a query a row, and counts it there or among those without one. `body` is its
+/// request. Returns its digest.
 #[cold]
 pub(crate) fn count_unknown(
     digests: &mut DigestTable,
@@ -58,8 +58,8 @@ pub(crate) fn count_unknown(
     digest
 }
 
-/// Gives the statement of a query its row while the query's bytes are kept, for an end that is
-/// counted later.
+/// Gives the statement of a query its row while the core still has the bytes of the query. The end
+/// of the query is counted later.
 #[cold]
 pub(crate) fn identify(core: &mut Core, io: &Io, at: LinkRef, pending: &mut Pending) {
     if pending.client.is_client() && core.reports.digests.is_on() {
@@ -128,8 +128,8 @@ pub(crate) fn count_refusal(core: &mut Core, io: &Io, header: &Header, plan: &Pl
     }
 }
 
-/// Reads from a request that the proxy itself serves the facts for its row, and gives its statement
-/// a row if that may have one. `None`: another proxy has forwarded it, and counts it.
+/// Prepares the count of a request that the proxy itself serves: reads its statement, and gives it
+/// a row if the limits allow one. `None`: another proxy has forwarded the request, and counts it.
 pub(crate) fn identify_served(
     core: &mut Core,
     io: &Io,
@@ -181,7 +181,7 @@ fn executed(router: &Router, header: &Header, body: &[u8]) -> u32 {
     (header.opcode == opcode::EXECUTE).then(read).flatten().unwrap_or(NO_STATEMENT)
 }
 
-/// The digest of a statement that has been given one.
+/// The digest that a statement already has.
 fn known(router: &Router, kind: QueryKind, subject: &Subject<'_>) -> Digest {
     match subject.place {
         Place::Text => router.texts.digest_of(kind, subject.session, subject.text),
@@ -245,7 +245,7 @@ fn add_served(core: &mut Core, served: &Served, end: &End) {
     }
 }
 
-/// Counts a query whose bytes may be gone: a prepared statement can still get its row.
+/// Counts a query whose bytes may be gone. A prepared statement can still get its row.
 fn count(core: &mut Core, pending: &Pending, end: &End) {
     let Core { reports, router, clients, .. } = core;
     count_unknown(&mut reports.digests, router, clients, pending, None, end);
@@ -281,7 +281,7 @@ enum Place {
     Text,
 }
 
-/// The statement that a request counts to.
+/// The statement to which a request counts.
 struct Subject<'a> {
     text: &'a str,
     /// Keyspace of its unqualified names.
@@ -289,8 +289,8 @@ struct Subject<'a> {
     place: Place,
 }
 
-/// The digest of a query: the one in its plan, if that has its row yet, or the row that its
-/// statement gets.
+/// The digest of a query: the one in its plan if that still has its row, or else the digest that
+/// its statement gets now.
 fn digest_of(
     digests: &mut DigestTable,
     router: &mut Router,

@@ -13,12 +13,11 @@ type PartScale = TimeBuckets<2, PART_BUCKETS>;
 /// Times after which all counts are halved.
 const HALVED_AT: u32 = 1 << 20;
 
-/// Times in microseconds, and their parts in the proxy and at nodes. A percentile differs from the
-/// true one by 1/16 of it at most, one of a part by 1/8 (by 1 µs below 16 µs). After each million
-/// of times old ones count half, so that no bucket overflows and a percentile follows the load.
+/// Times in microseconds, and their parts in the proxy and at nodes. A percentile is at most 1/16
+/// off, and one of a part 1/8 (1 µs below 16 µs). After each million of times, the histogram halves
+/// all counts: no bucket overflows, and percentiles follow the load.
 ///
-/// The count comes first: `Totals` lays it beside its other sums, and only the buckets are
-/// elsewhere.
+/// The count is the first field, so that it shares a cache line with the other sums of `Totals`.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub struct Times {
@@ -60,7 +59,7 @@ impl Times {
         self.count = self.total.iter().sum();
     }
 
-    /// Adds others.
+    /// Adds the times of another histogram.
     pub fn merge(&mut self, other: &Times) {
         while self.count.checked_add(other.count).is_none() {
             self.halve();
@@ -79,12 +78,12 @@ impl Times {
         Scale::percentile_us(&self.total, share)
     }
 
-    /// The same of the times in the proxy.
+    /// The same for the times in the proxy.
     pub fn wait_percentile_us(&self, share: f64) -> Option<u64> {
         PartScale::percentile_us(&self.wait, share)
     }
 
-    /// The same of the times at nodes.
+    /// The same for the times at nodes.
     pub fn node_percentile_us(&self, share: f64) -> Option<u64> {
         PartScale::percentile_us(&self.node, share)
     }

@@ -1,11 +1,11 @@
-//! Digests: counts and times of alike statements, for the admin pages.
+//! Digests: counts and times of statements that differ only in their values, for the admin pages.
 //!
 //! A digest is a statement without its values, in one keyspace and by one kind of request. The path
 //! of a query knows only its number (`Plan::digest`) and adds to a row at the answer. A core finds
 //! the number of an EXECUTE beside its prepared statement, and that of a text by a hash of its
 //! bytes ([`texts`]). A statement without a row gets one at its answer ([`attribution`]), off the
-//! path, and up to a number of times in a second; the counts of all others go to one row for each
-//! kind of request.
+//! path. A core gives out a limited number of rows in a second; all other statements count in one
+//! row for each kind of request.
 //!
 //! No client may push out the digests of others, or have the core read texts without end: [`table`]
 //! says who gets a row (ADR 37).

@@ -1,13 +1,13 @@
 //! The rows of a core's digests, and who gets one.
 //!
-//! A row belongs to the role that sent its statement first. While the table has room, the first to
-//! come gets a row. When it is full, a role with fewer rows than the role with the most takes the
-//! row of that role that rests longest. So each of n roles keeps an nth of the table, whatever the
-//! others send. A role that has its share changes only rows that rest: longer than a second for
-//! each query that they counted, and at most a minute. A flood of texts that are sent once
-//! therefore changes places with itself, and a statement in use stays. A row without a query for an
-//! hour makes room for any role. The counts of a row that goes are added to those of its kind of
-//! request, so that the sums stay right.
+//! A row belongs to the role that sent its statement first. While the table has room, every new
+//! statement gets a row. When the table is full, a role with fewer rows than the role with the most
+//! takes over the row of that role that has rested longest. So each of n roles keeps an nth of the
+//! table, whatever the others send. A role that has its share takes over only its own rows that
+//! rest. A row rests once it has had no query for a second for each query that it has counted, or
+//! for a minute. A flood of texts that are sent once therefore displaces only itself, and a
+//! statement in use stays. A row without a query for an hour makes room for any role. When a row
+//! goes, its counts are added to those of its kind of request, so that the sums stay right.
 
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
@@ -43,10 +43,10 @@ impl Hash for DigestName {
     }
 }
 
-/// More about the statement of a digest.
+/// Table and role of a digest.
 #[derive(Clone, Debug)]
 pub struct Origin {
-    /// The table with its keyspace, as far as the text names them.
+    /// The table with its keyspace, where the text names them.
     pub table: Option<Arc<str>>,
     /// Role that sent it first; `None`: the ring asks for no login.
     pub role: Option<Arc<str>>,
@@ -80,7 +80,7 @@ const _: () = assert!(SUMS_END <= CACHE_LINE_BYTES && align_of::<DigestRow>() ==
 const _: () = assert!(size_of::<DigestRow>() <= 1_792);
 
 impl DigestRow {
-    /// Time from which it rests, unless it has another query before.
+    /// Time from which the row rests, unless another query ends before.
     fn rests_ns(&self) -> u64 {
         let kept_ns = self.totals.count.max(1).saturating_mul(limits::SECOND_NS);
         self.ended_ns + kept_ns.min(limits::DIGEST_REST_NS)
@@ -102,7 +102,7 @@ pub struct CoreDigests {
 
 /// The owner of a core's digests.
 pub(crate) struct DigestTable {
-    /// False: nothing is counted, and rows stay as they are.
+    /// False: the core counts nothing, and rows stay as they are.
     is_on: bool,
     rows: Vec<DigestRow>,
     places: HashMap<Arc<DigestName>, usize>,
@@ -121,7 +121,7 @@ pub(crate) struct DigestTable {
 #[derive(Default)]
 struct Share {
     rows: usize,
-    /// None of them rests before this time.
+    /// No row of the account rests before this time.
     next_rest_ns: u64,
 }
 
@@ -236,7 +236,7 @@ impl DigestTable {
         Some(digest)
     }
 
-    /// The place whose row makes room for one of this account, if any does.
+    /// The place of the row that this account may take over, if there is one.
     fn victim(&mut self, now_ns: u64, account: Account) -> Option<usize> {
         if let Some(stale) = self.stale(now_ns) {
             return Some(stale);
@@ -247,7 +247,7 @@ impl DigestTable {
             let rows = self.rows.iter().enumerate().filter(|(_, row)| row.account == *most_of);
             return rows.min_by_key(|(_, row)| row.ended_ns).map(|(place, _)| place);
         }
-        // An account with rows takes one of its own, and waits for those alone.
+        // An account with rows takes over one of its own, and waits for those alone.
         let next_rest_ns = match self.of_accounts.get_mut(&account) {
             Some(share) => &mut share.next_rest_ns,
             None => &mut self.next_rest_ns,
@@ -262,8 +262,8 @@ impl DigestTable {
         (rests_ns <= now_ns).then_some(place)
     }
 
-    /// The place of the row that has been without a query for longest, if that is an hour. Between
-    /// two looks at all rows none becomes older than it was foreseen.
+    /// The place of the row that has been without a query for longest, if that is an hour. A scan
+    /// of all rows finds the next time at which a row can be that old; no scan is made before.
     fn stale(&mut self, now_ns: u64) -> Option<usize> {
         if now_ns < self.next_stale_ns {
             return None;

@@ -1,7 +1,7 @@
 //! The digests of the texts that a core saw last, by a hash of their bytes.
 //!
-//! The hash has a secret key, so that no client can make a text that takes the place, or counts as,
-//! that of another. A text that loses its place is read once more at its next answer.
+//! The hash has a secret key, so that no client can make a text that takes the place of another, or
+//! counts as another. When a text loses its place, the core reads it once more at its next answer.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -24,7 +24,7 @@ pub(crate) struct TextTable {
     keys: [u64; 4],
     /// Empty until the first text comes.
     sets: Box<[Set]>,
-    /// Place, in its set, of the next text that pushes another out.
+    /// Place, in its set, of the next text to be replaced.
     next: usize,
 }
 

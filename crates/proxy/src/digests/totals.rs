@@ -5,8 +5,9 @@ use shunt_admin::Label as _;
 use super::histogram::Times;
 use crate::query_end::{End, ErrorKind};
 
-/// The sums of some queries. All that a query without error changes comes first, except its buckets
-/// of `times`: with the fields before them in a row that is one cache line.
+/// Sums over queries. The fields that a query without an error changes come first, so that they
+/// share a cache line with the fields before them in a row. The buckets of `times` are the
+/// exception.
 #[derive(Clone, Debug, Default)]
 #[repr(C)]
 pub struct Totals {

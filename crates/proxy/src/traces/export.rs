@@ -1,10 +1,10 @@
 //! The exporter's side of the proxy: fetches the cores' spans, converts them into OpenTelemetry's
 //! form, and puts them into the exporter's queue. It runs on the control thread.
 //!
-//! A request becomes two spans. The first, of kind SERVER, is the proxy's: a child of the client's
-//! span, from the decoding of the request to its answer. The second, of kind CLIENT, is its child,
-//! and lasts from the time when the last node got the request. The gap before it is the wait in the
-//! proxy.
+//! A request becomes two spans. The span of the proxy, of kind SERVER, is a child of the client's
+//! span, and lasts from the decoding of the request to its answer. The span of the node, of kind
+//! CLIENT, is a child of the proxy's, and begins when the last node gets the request. The gap
+//! between the two starts is the wait in the proxy.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -28,7 +28,7 @@ use crate::metrics::Outcome;
 
 /// Pause between two polls of the cores.
 const FETCH_EVERY: Duration = Duration::from_millis(500);
-/// Polls in a row of cores that have more spans than fit into one answer.
+/// Most polls without a pause, of cores that have more spans than fit into one answer.
 const ROUNDS_MAX: usize = limits::SPANS_KEPT_MAX / limits::SPANS_FETCHED_MAX;
 /// Characters of a statement's first word that may name an operation.
 const OPERATION_CHARS_MAX: usize = 16;
