@@ -141,7 +141,7 @@ pub(crate) struct Kick {
 }
 
 impl Kick {
-    /// Closes the clients, and prints how many they were.
+    /// Closes the clients, and prints their number.
     pub(crate) fn run(&self) -> Exit {
         let Conditions { role, without_role, address, application, without_application, id, all } =
             &self.conditions;

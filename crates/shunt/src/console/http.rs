@@ -22,8 +22,8 @@ use super::table;
 use crate::exit::{Exit, Failure};
 use crate::fleet::TlsAccess;
 
-/// Deadline of a request, from the lookup of the name to the end of the answer. Two seconds of it
-/// may pass in the proxy, which waits for its cores.
+/// Deadline of a request, from the lookup of the name to the end of the answer. The proxy may take
+/// two seconds of it to wait for its cores.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Largest answer that is read.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
@@ -51,7 +51,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// The content of a page, or the proxy's reason for having none.
+    /// The content of a page, or the proxy's reason to refuse it.
     ///
     /// # Errors
     /// The proxy refused the request.
@@ -248,7 +248,7 @@ pub(super) fn get(access: &AdminAccess, path: &str) -> Result<Value, Failure> {
     access.ask(path)?.page()
 }
 
-/// The failure of a command that asks for something that cannot be had.
+/// The failure of a command whose request is refused.
 pub(super) fn refused(message: String) -> Failure {
     Failure { exit: Exit::Configuration, message }
 }

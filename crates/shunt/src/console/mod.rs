@@ -88,7 +88,7 @@ listing! {
     Hot, HOT
 }
 
-/// The names of a table's orders.
+/// The names of the sort orders of a table.
 fn order_names(view: &View) -> PossibleValuesParser {
     view.orders.iter().map(|Order(name, ..)| *name).into()
 }
@@ -104,7 +104,7 @@ impl Listing {
         }
     }
 
-    /// The order of this name, and the page.
+    /// The sort order of this name, and the page.
     fn page<'v>(&self, view: &'v View, sort: &str) -> Result<(&'v Order, Value), Failure> {
         let order = view.orders.iter().find(|Order(name, ..)| *name == sort);
         let order = order.ok_or_else(|| refused(format!("--sort: there is no order `{sort}`")))?;

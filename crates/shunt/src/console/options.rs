@@ -58,7 +58,7 @@ enum OptionChange {
     },
 }
 
-/// The way to the proxy, and the form of the outcome.
+/// The address of the proxy, and the form of the output.
 #[derive(Args, Debug)]
 struct ChangeForm {
     #[command(flatten)]
@@ -74,7 +74,7 @@ impl OptionChange {
             OptionChange::Set { name, value, form } => (name, Some(value), form),
             OptionChange::Reset { name, form } => (name, None, form),
         };
-        // The name of a flag is as good as the key.
+        // The name of the flag works like the key.
         let name = name.trim_start_matches("--").replace('-', "_");
         let answer = form.access.post("/set_option", &json!({ "name": name, "value": value }))?;
         let outcome = answer.page()?;

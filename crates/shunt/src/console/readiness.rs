@@ -1,5 +1,4 @@
-//! `shunt ready`: a health check for containers and scripts, which need neither a shell nor curl
-//! for it.
+//! `shunt ready`: a health check for containers and scripts. It needs neither a shell nor curl.
 
 use clap::Args;
 use hyper::StatusCode;
@@ -34,7 +33,7 @@ impl Ready {
     }
 }
 
-/// `None`: ready; else the process's reason. An answer without a reason is no Shunt's.
+/// `None`: ready; otherwise the reason of the process. A process of Shunt always gives one.
 fn verdict(answer: &Answer) -> Result<Option<String>, Failure> {
     if answer.status != StatusCode::SERVICE_UNAVAILABLE {
         return answer.clone().page().map(|_| None);

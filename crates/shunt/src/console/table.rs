@@ -1,8 +1,8 @@
-//! A table of JSON objects for a terminal: a line for each object, columns as wide as their widest
-//! value, and the widest texts cut until a line fits.
+//! A table of JSON objects for a terminal: one line for each object. A column is as wide as its
+//! widest value; the widest texts are cut until a line fits.
 //!
-//! Texts come from clients and nodes, so they are printed without the characters that move a cursor
-//! or start a line.
+//! Texts come from clients and nodes. The table prints them without the characters that move a
+//! cursor or start a line.
 
 use std::fmt::Write as _;
 use std::io::IsTerminal as _;
@@ -170,7 +170,9 @@ pub(super) fn printable(text: &str) -> String {
 pub(super) fn json(value: &Value) -> String {
     let mut out = String::new();
     for char in value.to_string().chars() {
-        // serde_json escapes those of ASCII. The others stand in texts only, where an escape may.
+        // serde_json escapes control characters of ASCII. All others occur only within texts, where
+        // an
+        // escape is allowed.
         if char.is_control() || is_bidirectional(char) {
             let _ = write!(out, "\\u{:04x}", u32::from(char));
         } else {

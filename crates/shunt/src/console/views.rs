@@ -18,7 +18,7 @@ pub(super) struct View {
     pub(super) missing: &'static str,
     /// The columns.
     pub(super) columns: &'static [Column],
-    /// The orders; the first is the default one.
+    /// The sort orders; the first is the default.
     pub(super) orders: &'static [Order],
     /// The sums over rows that the page leaves out.
     pub(super) others: Option<Others>,
@@ -308,7 +308,7 @@ pub(super) fn rows<'p>(page: &'p Value, place: &str) -> Vec<&'p Value> {
     page.pointer(place).and_then(Value::as_array).into_iter().flatten().collect()
 }
 
-/// The sums over rows that the page leaves out, without those of nothing. Each has the mark for
+/// The sums over rows that the page leaves out, without empty sums. Each has the mark for
 /// programs, and with `is_named` its name in a table.
 pub(super) fn others(page: &Value, view: &View, is_named: bool) -> Vec<Value> {
     let Some(Others(place, field)) = view.others else { return Vec::new() };

@@ -32,7 +32,7 @@ pub(super) struct ControlThread {
     pub(super) teller: Teller<Notice>,
 }
 
-/// Starts the thread and reports its end, of whatever cause.
+/// Starts the thread, and reports its end whatever the cause.
 pub(super) fn start(parts: ControlThread) -> Result<(), Failure> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {

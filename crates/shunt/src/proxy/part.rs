@@ -67,14 +67,15 @@ pub(crate) struct ProxyPart {
     listeners: Listeners,
     outgoing: Outgoing,
     identity_files: IdentityFiles,
-    /// The accepting thread had died when it was stopped, which is not reported yet.
+    /// True if the accepting thread had died when it was stopped, and nothing has reported that
+    /// yet.
     accepting_died: bool,
     mailers: Vec<Mailer<CoreMail>>,
     /// Metrics of the core that runs the membership.
     metrics: Arc<CoreMetrics>,
-    /// The operator's order to leave was seen in the metrics.
+    /// True once the metrics have shown that an operator has told the proxy to leave.
     told_to_leave: bool,
-    /// While draining: the cores were told to leave the fleet without announcing it.
+    /// True once the cores have been told, during a drain, to leave the fleet without a notice.
     leaves_silently: bool,
     /// Mail that did not fit into a core's mailbox.
     waiting: Vec<(usize, CoreMail)>,
@@ -240,7 +241,7 @@ impl ProxyPart {
     fn apply(&mut self, config: Config) {
         let config = Arc::new(config);
         self.identity_files.applied(&self.config.borrow(), &config);
-        // A core that is slow gets the last one alone: operators may ask for very many changes.
+        // A slow core gets only the last configuration, because operators may ask for many changes.
         self.waiting.retain(|(_, mail)| !matches!(mail, CoreMail::Reload(_)));
         self.send_all(&CoreMail::Reload(Arc::clone(&config)));
         self.config.send_replace(config);

@@ -192,13 +192,13 @@ fn export_traces(
     TraceExport::new(mailboxes, config, report, host, random_seed())
 }
 
-/// Tells the part of the end of the thread of locks over HTTP.
+/// Reports the end of the thread of locks over HTTP to the part.
 fn http_ended(teller: Teller<Notice>) -> impl FnOnce(Option<String>) + Send + 'static {
     move |failure| teller.tell(Notice::HttpEnded { failure })
 }
 
 /// Connects the admin pages with the part, which changes the configuration, and with the control
-/// plane. The plane ends with the cores, so that nobody else may keep `requests`.
+/// plane. The plane ends with the cores, so nothing else may keep `requests`.
 fn connect_admin(pages: &Admin, teller: Teller<Notice>, requests: mpsc::Sender<ControlRequest>) {
     pages.take_control(requests.downgrade());
     drop(requests);
@@ -212,7 +212,7 @@ fn guarded(pages_at: Option<admin::Bound>, listeners: &Listeners) -> (Option<Tcp
     (listener, Access { tls, tokens: listeners.tokens(), ..access.unwrap_or_default() })
 }
 
-/// Opens the file with what former processes of this proxy knew.
+/// Opens the file with the state of earlier processes of this proxy.
 fn open_state(config: &Config) -> Result<Option<StateFile>, Failure> {
     config.fleet_state.as_deref().map(StateFile::open).transpose().map_err(unusable)
 }
@@ -398,7 +398,7 @@ fn start_cores(
     boxes.into_iter().enumerate().map(start).collect()
 }
 
-/// Runs a core on a thread and reports its end, of whatever cause.
+/// Runs a core on a thread, and reports its end whatever the cause.
 fn spawn_core(
     index: usize,
     core: Core,

@@ -25,7 +25,7 @@ use super::state::{Action, State, TABLES};
 use super::{frame, pages};
 use crate::exit::{Exit, Failure};
 
-/// Time from an answer to the next question.
+/// Time from an answer to the next request.
 const INTERVAL: Duration = Duration::from_secs(2);
 /// Shortest wait for an input, while the thread that asks has no room for a request.
 const WAIT_MIN: Duration = Duration::from_millis(50);
@@ -174,7 +174,7 @@ fn kick_outcome(outcome: &Value) -> String {
     format!("closed {} clients{rest}", outcome["closed"])
 }
 
-/// Starts a thread that nobody joins: it ends with the process.
+/// Starts a thread that ends with the process; it is never joined.
 fn start(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
     let started = thread::Builder::new().name(name.to_owned()).spawn(work);
     started.map(drop).map_err(|error| Failure::internal("a thread could not be started", error))

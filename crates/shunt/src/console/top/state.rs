@@ -31,14 +31,14 @@ pub(super) static TABLES: [Table; TABLES_COUNT] = [
     Table { name: "hot", view: &views::HOT },
 ];
 
-/// The meaning of keys.
+/// The mode of the keyboard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
     /// Keys choose tables, orders and rows.
     Table,
     /// Keys are letters of the filter.
     Filter,
-    /// A key says whether clients are closed under these conditions.
+    /// A key confirms or cancels that the clients under these conditions are closed.
     Confirm(Map<String, Value>),
     /// Any key goes back to the table.
     Help,

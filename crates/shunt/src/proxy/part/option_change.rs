@@ -10,7 +10,7 @@
 //! - *Depend on what it does not change.* The level of the log must change even if a password
 //!   cannot be read, or the ring has lost its datacentre: nothing here reads the files of
 //!   identities, only a new value reads files of TLS, and only `local_datacentre` asks the ring.
-//! - *Give a process of this host, which anyone may run, the trust of the configuration file.*
+//! - *Trust a local process as much as the configuration file.* Any user of the host can run one.
 //!   Without tokens, the options that decide whom the proxy trusts and what it shows are refused.
 
 use serde_json::json;

@@ -64,7 +64,7 @@ impl ProxyPart {
     }
 
     /// Reads certificates, tokens and passwords again. Returns the faults of certificates and
-    /// tokens that cannot be used. Passwords are read at the next look.
+    /// tokens that cannot be used. The next poll reads passwords.
     fn reload_files(&mut self) -> Vec<String> {
         let faults = self.listeners.reload().into_iter().chain(self.outgoing.reload());
         let mut faults: Vec<String> = faults.map(|fault| fault.to_string()).collect();
@@ -129,7 +129,7 @@ impl ProxyPart {
         self.prepare_files(config)
     }
 
-    /// Reads the files of TLS that a configuration names otherwise than the one in force.
+    /// Reads the files of TLS for which a configuration names other paths than the one in force.
     pub(super) fn prepare_files(&self, config: &Config) -> Result<Files, Vec<String>> {
         let listeners = self.listeners.prepare(client_options(config));
         let outgoing = self.outgoing.prepare(config);
