@@ -1,7 +1,10 @@
-//! A file is named by a noun that says what it is about: no participle, pronoun or adverb, which
-//! say something only to who has read the file.
+//! A file is named by a noun that says what it is about. Participles, pronouns and adverbs mean
+//! something only to a reader who knows the file. Documents name files that exist.
 
-use super::{assert_none, rust_files};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::{assert_none, files, root, rust_files};
 
 const BARRED: [&str; 45] = [
     "allowed",
@@ -60,4 +63,39 @@ fn files_are_named_by_nouns() {
         is_source && name.is_some_and(|name| BARRED.contains(&name))
     };
     assert_none("files whose name is no noun", sources.filter(barred).collect());
+}
+
+/// The sources that a line of a document names in backticks, such as `core.rs`.
+fn sources_named(line: &str) -> impl Iterator<Item = &str> {
+    let is_source = |text: &&str| {
+        let is_path = |c: char| c.is_ascii_alphanumeric() || ['/', '_', '-', '.'].contains(&c);
+        text.ends_with(".rs") && text.len() > 3 && text.chars().all(is_path)
+    };
+    line.split('`').skip(1).step_by(2).filter(is_source)
+}
+
+#[test]
+fn sources_in_backticks_are_found() {
+    let line = "`a/b.rs`, c.rs and `let x = y.rs;` or `.rs`, `d_e.rs`";
+    assert_eq!(sources_named(line).collect::<Vec<_>>(), ["a/b.rs", "d_e.rs"]);
+}
+
+#[test]
+fn sources_that_documents_name_exist() {
+    let sources: Vec<PathBuf> = rust_files().into_iter().map(|(path, _)| path).collect();
+    let (mut found, mut missing) = (0, Vec::new());
+    for path in files(&[".md"]) {
+        let text = fs::read_to_string(&path).unwrap();
+        let place = path.strip_prefix(root()).unwrap().display();
+        for (number, line) in text.lines().enumerate() {
+            for name in sources_named(line) {
+                found += 1;
+                if !sources.iter().any(|source| source.ends_with(Path::new(name))) {
+                    missing.push(format!("{place}:{}: {name}", number + 1));
+                }
+            }
+        }
+    }
+    assert!(found > 100, "only {found} names of sources were found in documents");
+    assert_none("sources that documents name, and that do not exist", missing);
 }
