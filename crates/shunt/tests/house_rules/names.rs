@@ -65,6 +65,67 @@ fn files_are_named_by_nouns() {
     assert_none("files whose name is no noun", sources.filter(barred).collect());
 }
 
+/// Terms of the glossary's list of words that we do not use, as far as they have no other meaning
+/// in our documents.
+const UNUSED_TERMS: [&str; 13] = [
+    "data center",
+    "direct return",
+    "failover",
+    "fan-out",
+    "fencing id",
+    "intent",
+    "journal entry",
+    "mutex",
+    "region",
+    "scatter-gather",
+    "splice",
+    "super-frame",
+    "wal",
+];
+
+/// The terms that a text uses, as words of their own.
+fn unused_terms(text: &str) -> impl Iterator<Item = &'static str> {
+    let text = text.to_lowercase();
+    let is_word = move |term: &&str| {
+        text.match_indices(*term).any(|(at, _)| {
+            let (before, after) = (&text[..at], text[at + term.len()..].trim_start_matches('s'));
+            let is_part = |c: char| c.is_alphanumeric() || c == '_';
+            !before.ends_with(is_part) && !after.starts_with(is_part)
+        })
+    };
+    UNUSED_TERMS.into_iter().filter(is_word)
+}
+
+#[test]
+fn the_glossary_has_the_terms_that_we_do_not_use() {
+    let glossary = fs::read_to_string(root().join("docs/glossary.md")).unwrap().to_lowercase();
+    let table = glossary.split("## words that we do not use").nth(1).unwrap();
+    let listed: Vec<_> = unused_terms(table).collect();
+    assert_eq!(listed, UNUSED_TERMS);
+    assert_eq!(unused_terms("walk a wall, Failovers").collect::<Vec<_>>(), ["failover"]);
+}
+
+#[test]
+fn documents_and_comments_use_the_terms_of_the_glossary() {
+    let mut offenders = Vec::new();
+    let documents = files(&[".md"]).into_iter().filter(|path| !path.ends_with("glossary.md"));
+    let documents = documents.map(|path| {
+        let text = fs::read_to_string(&path).unwrap();
+        (text, path.strip_prefix(root()).unwrap().to_owned())
+    });
+    let sources = rust_files().into_iter().map(|(path, text)| (text, path));
+    for (text, path) in documents.chain(sources) {
+        let is_source = path.extension().is_some_and(|kind| kind == "rs");
+        for (number, line) in text.lines().enumerate() {
+            let prose = !is_source || line.trim_start().starts_with("//");
+            for term in unused_terms(line).filter(|_| prose) {
+                offenders.push(format!("{}:{}: {term}", path.display(), number + 1));
+            }
+        }
+    }
+    assert_none("terms that docs/glossary.md replaces by others", offenders);
+}
+
 /// The sources that a line of a document names in backticks, such as `core.rs`.
 fn sources_named(line: &str) -> impl Iterator<Item = &str> {
     let is_source = |text: &&str| {
