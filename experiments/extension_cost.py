@@ -1,4 +1,4 @@
-"""What the Cassandra extension saves a node: its CPU per query, with the jar and without, asked directly and through Shunt.
+"""Measures what the Cassandra extension saves a node: CPU per query with the jar and without, asked directly and through Shunt.
 
 Two single Cassandra nodes, one with the jar and one without, take turns in random order under the same load: INSERTs, then
 SELECTs, of 10-byte values with prepared statements. `direct` is connections straight to the node, which is what token-aware drivers come

@@ -1,4 +1,4 @@
-"""How long should queries wait to share a frame when answers take milliseconds?
+"""Measures how long queries should wait to share a frame when answers take milliseconds.
 
 Queries to a ring of three nodes with three replicas at QUORUM, through proxies that differ in `--gather-us` only, one after the other
 in random order. In the second half each packet between the proxies and the nodes takes a millisecond each way: the proxies and the

@@ -9,12 +9,12 @@ TRIES = 10
 
 
 class WrongAnswers(RuntimeError):
-    """Not an error that says to ask again: what was answered is not so."""
+    """Wrong answers, in place of an error that says to ask again."""
 
 
 def until_answered(measure):
-    """What `measure` returns, which is nothing where no query both began and ended while it measured: a short form is so short that this
-    happens on a busy machine. RuntimeError if it does each time."""
+    """The result of `measure`, called again while it is None: on a busy machine, no query may begin
+    and end within a short measurement. RuntimeError if every result is None."""
     for _ in range(TRIES):
         found = measure()
         if found is not None:

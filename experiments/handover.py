@@ -1,4 +1,4 @@
-"""What an HTTP answer costs, and how fast it is, that a dispatcher relays or hands over, beside HAProxy and the server itself.
+"""Measures CPU and speed of an HTTP answer that a dispatcher relays or hands over, beside HAProxy and the server itself.
 
 Hosts are network namespaces on one bridge, with links of a limited rate: the clients' `wrk` on one, as many as there are backends, a dispatcher on
 one, two or four backends with stock nginx and an agent each. `direct`: each `wrk` asks a server of its own. `haproxy`: HAProxy in the dispatcher's
@@ -99,7 +99,7 @@ class Setting(Moved):
 
     @property
     def bases(self) -> list:
-        """Where each client asks."""
+        """The address that each client asks."""
         if self.arm == "direct":
             return [f"http://{hosts.address(backend)}:{SERVER_PORT}" for backend in self.hosts.backends]
         return [f"http://{VIP}:{PORT}"] * self.backends
@@ -139,7 +139,7 @@ def read_wrk(out: str) -> dict:
 
 
 def figures(runs: list, size: int, sent: int, middle_cpu_s: float | None) -> dict:
-    """Of the clients' runs together, in which so many bytes left the host in the middle."""
+    """Figures of all runs of the clients together; `sent` bytes left the host in the middle."""
     rate = sum(run["requests"] / run["seconds"] for run in runs)
     # The heads of large answers are nothing beside them.
     bytes_per_s = sum(run["bytes_per_s"] for run in runs) if size >= LARGE else size * rate
@@ -170,7 +170,7 @@ def once(setting: Setting, point: Point, seconds: float) -> dict | None:
 
 
 def to_better(of_arm: dict, chooses: str) -> float | None:
-    """What a choice by size is to the better of what it chooses from."""
+    """The figure of a choice by size, as a ratio to the better of the two that it chooses from."""
     chosen, *others = (of_arm.get(arm, {}).get("mbit_per_s") for arm in (chooses, "relay", "always"))
     return chosen / max(others) if chosen and all(others) else None
 

@@ -1,4 +1,4 @@
-"""What a large CQL answer costs that the proxy relays or hands over, and what small queries beside it suffer.
+"""Measures a large CQL answer that the proxy relays or hands over, and small queries beside it.
 
 Hosts are network namespaces on one bridge, with links of a limited rate: a client, a proxy on one core, two nodes that answer at memory speed
 (`shunt bench stub`, one ring) with an agent each. Two load generators run on the client at once: small queries, and SELECTs of large values on
@@ -136,7 +136,7 @@ SMALL = Rows(16, 1_000, 100)
 
 
 def heard(load: subprocess.Popen) -> dict:
-    """What a load generator reports. RuntimeError if it failed, or an answer was wrong, missing or an error."""
+    """The report of a load generator. RuntimeError if it failed, or an answer was wrong, missing or an error."""
     out, told = load.communicate(timeout=300)
     if load.returncode != 0:
         raise RuntimeError(f"shunt bench load failed: {told or out}")
@@ -147,7 +147,7 @@ def heard(load: subprocess.Popen) -> dict:
 
 
 def figures(small: dict, large: dict, value_bytes: int) -> dict:
-    """Of both generators' reports."""
+    """Figures from the reports of both generators."""
     return {"mbit_per_s": 8e-6 * value_bytes * large["rate"], "large_p50_us": large["latency_us"]["p50"], "small_per_s": small["rate"],
             "small_p50_us": small["latency_us"]["p50"], "small_p99_us": small["latency_us"]["p99"]}
 

@@ -1,4 +1,4 @@
-"""How long a lock takes as nodes are added, at the proxy and by Cassandra's lightweight transactions: paper 2's figure.
+"""Measures how long a lock takes as nodes are added, at the proxy and by Cassandra's lightweight transactions: paper 2's figure.
 
 One ring after the other, of one, three and five nodes, all of which have every row; before each a fleet of one proxy on one core.
 The clients are those of `locks.py`, and the names a million. Run by `shunt bench run lock-nodes`.

@@ -1,4 +1,4 @@
-"""What locks at the proxy take, beside Cassandra's lightweight transactions, Redis and etcd; what a fleet costs ordinary queries.
+"""Measures locks at the proxy beside Cassandra's lightweight transactions, Redis and etcd, and the cost of a fleet for ordinary queries.
 
 All clients are `shunt bench load --locks`: each takes a lock, waits for the answer, releases it and goes on with another name. The
 arms of a point take turns in random order, round after round. An operation is one acquire or one release; CPU is the kernel's
@@ -67,7 +67,7 @@ FEW_WAITERS = 50  # where a durable lock changes hands only as fast as a disk sy
 
 
 class Servers:
-    """What runs meanwhile: targets of each arm, and the processes whose CPU time is its own."""
+    """Servers of a run: the targets of each arm, and the processes whose CPU time counts for it."""
 
     def __init__(self):
         self.targets, self.pids = {}, {}
@@ -77,7 +77,7 @@ class Servers:
 
 
 def load(servers: Servers, arm: str, point: Point, options, seconds: float, *more) -> dict:
-    """What `shunt bench load` says; RuntimeError if anything was not granted, not released or an error."""
+    """The report of `shunt bench load`. RuntimeError if a lock was not granted or not released, or came with an error."""
     first, *others = servers.targets[arm]
     arguments = [argument for target in others for argument in ("--target", target)]
     arguments += [argument for pid in servers.pids[arm] for argument in ("--pid", pid)]

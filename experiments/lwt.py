@@ -1,5 +1,6 @@
-"""What lightweight transactions of one partition take through the proxy, which sends all of a partition to one coordinator, and at the nodes
-themselves in turn, which is what a token-aware driver comes to with as many replicas as nodes.
+"""Measures lightweight transactions of one partition: through the proxy, which sends all of a
+partition to one coordinator, and at the nodes in turn. A token-aware driver does the latter with as
+many replicas as nodes.
 
 All clients are `shunt bench load --conditional`: each updates a row under a condition that holds, waits for the answer and goes on. On
 one key all of them compete; on many keys none does. The arms of a point take turns in random order, round after round. CPU is the
@@ -31,7 +32,7 @@ SHOWN = ("rate_per_s", "p50_us", "p99_us", "errors_per_s", "cpu_us")
 
 
 def load(targets: list, pids: list, connections: int, keys: int, options, seconds: float, *more) -> dict:
-    """What `shunt bench load` says. Errors of nodes are among it; whatever else goes wrong is a RuntimeError."""
+    """The report of `shunt bench load`, with errors of nodes. RuntimeError if anything else goes wrong."""
     arguments = [argument for target in targets for argument in ("--target", target)]
     arguments += [argument for pid in pids for argument in ("--pid", str(pid))]
     out = subprocess.run(

@@ -1,4 +1,4 @@
-"""What a SELECT with IN on the partition key costs a ring of three nodes: asked whole or in parts by the proxy, or by a driver.
+"""Measures a SELECT with IN on the partition key over three nodes: asked whole, in parts by the proxy, or by a driver.
 
 `whole` and `in parts` are proxies without and with `--multiget split`. `driver` sends the query to one node, in turn, as drivers do that know no
 better; `driver, a query for each key` sends a SELECT for each key to a node that has it, all of a multiget at once: of that only what it costs

@@ -1,4 +1,4 @@
-"""What a multiget over several Redis servers costs its client and everybody else: split by the client, a shim, twemproxy or the network.
+"""Measures a multiget over several Redis servers, for its client and for all others: split by the client, a shim, twemproxy or the network.
 
 Hosts are network namespaces on one bridge: the client, a gateway, and five with stock redis-server and a shim each. The client is
 `shunt bench multiget`, by the library of `shunt multiget` or, in the arms `tcp` and `twemproxy`, with an MGET to each server or to twemproxy on
@@ -103,7 +103,7 @@ class Setting(Processes):
         self.hosts.__exit__()
 
     def _divide(self):
-        """What the kernel does about packets it does on the processors of the host that they have come to."""
+        """Has the kernel handle packets on the processors of the host that they have come to."""
         for host in [*self.hosts.all, "switch"]:
             mask = mask_of([self.own] if host == CLIENT else self.others)
             hosts.run(f"ip netns exec {self.hosts.name}{host} sh -c 'for queue in /sys/class/net/*/queues/rx-*/rps_cpus; do echo {mask} >$queue; done'")
@@ -168,7 +168,7 @@ class Setting(Processes):
 
     @contextlib.contextmanager
     def split(self, arm: str):
-        """It is there for as long as its arm is measured: it looks at every packet, and others are not to pay for that."""
+        """Splits multigets in the network while the arm is measured. The program reads every packet, so other arms run without it."""
         if arm in SPLITS_AT:
             self.load(arm)
         try:
@@ -205,7 +205,7 @@ class Setting(Processes):
 
 
 def mask_of(processors: list) -> str:
-    """As the kernel reads it: 32 to a word, the last ones first."""
+    """The processors as the kernel reads them: 32 to a word, the last word first."""
     words = [0] * (max(processors) // 32 + 1)
     for processor in processors:
         words[processor // 32] |= 1 << processor % 32
@@ -221,7 +221,7 @@ def read(command: list) -> list:
 
 
 def figures(found: dict, kinds: dict, own: int) -> dict | None:
-    """Of a round, for each operation; none if there was none."""
+    """Figures of a round for each operation; None without any operation."""
     if not found["multigets"] or not found["latency_us"]:
         return None
     client = found["processors"][own]["cpu_us_per_operation"]

@@ -1,4 +1,4 @@
-"""Where the proxy's CPU time goes: a profile under load, as shares of its work and as flame graphs.
+"""Shows where the proxy's CPU time goes: a profile under load, as shares of its work and as flame graphs.
 
 One `shunt proxy` with one core in front of three stub nodes, sampled by `perf` while `shunt bench load` keeps it busy: 256
 clients with one query in flight, and 8 with 128. Prints measurements and drawings as JSON lines, which is how
@@ -92,13 +92,13 @@ def last_cpu() -> int:
 
 
 def pin(pid: int, cpu: int) -> None:
-    """All threads of a process to one processor."""
+    """Pins all threads of a process to one processor."""
     for task in Path(f"/proc/{pid}/task").iterdir():
         os.sched_setaffinity(int(task.name), {cpu})
 
 
 def figures(report: dict, counted: Counter) -> dict:
-    """What each part of the work costs a query, and all of it."""
+    """CPU time of each part of the work for a query, and of all parts."""
     cpu_us = report["processes"][0]["cpu_us_per_query"]
     shares = Counter()
     for (kind, _), samples in counted.items():
@@ -120,7 +120,7 @@ def flame_graph(tool: Path, counted: Counter, title: str) -> str:
 
 
 def inferno() -> Path:
-    """What draws flame graphs; installed the first time."""
+    """The program that draws flame graphs; installed the first time."""
     tool = jars.TARGET / "tools" / "bin" / "inferno-flamegraph"
     if not tool.is_file():
         print(f"installing inferno {INFERNO} into {tool.parent}", file=sys.stderr)

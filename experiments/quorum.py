@@ -1,4 +1,4 @@
-"""What a query costs a ring of three nodes with three replicas, by the way it takes and by what the extension does.
+"""Measures a query to three nodes with three replicas, by its route and by the work of the extension.
 
 The load generator sends INSERTs or SELECTs of 20-byte values directly (round robin, token aware), through a proxy with ordinary
 links, and through a proxy with aggregated frames, with the extension's switches for messages between nodes off, each on by itself,
@@ -57,7 +57,7 @@ class Switches:
 
 
 def messages(ring: Cluster) -> int:
-    """That nodes have sent to each other."""
+    """Number of messages that nodes have sent to each other."""
     total = 0
     for node in ring.nodes:
         with cql.Session(node.address, node.settings.cql_port) as session:
@@ -66,7 +66,7 @@ def messages(ring: Cluster) -> int:
 
 
 def load(targets: list, point: tuple, options, seconds: float, *more, within=()) -> dict:
-    """What the load generator says of one run. `within` is a command that runs it elsewhere."""
+    """The report of the load generator for one run. `within` is a command that runs it elsewhere."""
     work, level, clients, outstanding = point
     command = [*within, str(binary()), "bench", "load", "--json", "--connections", str(clients), "--outstanding", str(outstanding), "--reads",
                "1" if work == "SELECT" else "0", "--consistency", str(LEVELS[level]), "--keyspace", KEYSPACE, "--keys", str(options.keys),

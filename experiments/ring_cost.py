@@ -1,4 +1,4 @@
-"""What a query costs the ring: CPU of all nodes per query, and their connections, driver by driver's way of routing.
+"""Measures the cost of a query for the ring: CPU of all nodes per query, and their connections, for the routing of each driver.
 
 The same load, INSERT and SELECT of 10-byte values with prepared statements from several client processes of the Python
 driver, goes to the three-node ring directly with round-robin routing, directly with token-aware routing, through one
@@ -90,7 +90,7 @@ def connections(ring: Cluster, owners: list) -> float:
 
 
 def held_by(sockets: str, owners: list) -> int:
-    """How many lines of `ss -p` name one of these processes."""
+    """The number of lines of `ss -p` that name one of these processes."""
     named = (re.findall(r"pid=(\d+)", line) for line in sockets.splitlines())
     return sum(1 for pids in named if any(int(pid) in owners for pid in pids))
 

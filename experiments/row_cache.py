@@ -176,7 +176,7 @@ class Client:
 
 
 def run_arm(place: Path, disk: Disk, arm, share: float, options) -> list:
-    """What each round measured; the rounds of an arm follow one another on one start of the node."""
+    """The measurements of each round. The rounds of an arm follow one another on one start of the node."""
     _, memory, ssd = arm
     directory = place / "node"
     shutil.rmtree(directory, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""What point reads and writes cost the store: embedded node, Cassandra, redis-server with its append-only file.
+"""Measures point reads and writes of stores: embedded node, Cassandra, redis-server with its append-only file.
 
 Every store runs alone, one after the other, round after round. The load is INSERTs and then SELECTs (SET and GET) of values
 of 100 bytes, 64 connections with one query in flight and 8 with 32. `acknowledged`: whether a write is answered after it

@@ -1,4 +1,4 @@
-"""What transactions take, beside a plain write, Cassandra's lightweight transactions and ScalarDB; what they cost ordinary queries.
+"""Measures transactions beside a plain write, Cassandra's lightweight transactions and ScalarDB, and their cost for ordinary queries.
 
 Transfers between two of a thousand accounts, of one client and more, each of which waits for one before it goes on with the next: by
 transactions of a proxy, and by ScalarDB on the same ring; withdrawals from one account, by transactions and by UPDATE .. IF balance = ?,
@@ -54,7 +54,7 @@ class WrongTotal(RuntimeError):
 
 @dataclass
 class Transfers:
-    """What `shunt bench load --transfers` is told, and the table with so many accounts that it is for."""
+    """The options of `shunt bench load --transfers`, and the table of that many accounts."""
 
     kind: str
     table: str
@@ -158,7 +158,7 @@ def session_of(server: str) -> cql.Session:
 
 
 def total(node: str, arm: str) -> int:
-    """What all accounts of the arm's table have. Of lightweight transactions each is read at SERIAL, which ends what is half done."""
+    """The sum of all accounts of the table of an arm. For lightweight transactions, each account is read at SERIAL, which ends half-done ones."""
     table, accounts = f"{KEYSPACE}.{TRANSFERS[arm].table}", TRANSFERS[arm].accounts
     with session_of(node) as session:
         if TRANSFERS[arm].mode is None:
@@ -181,7 +181,7 @@ def check(arm: str, read, expected: range) -> None:
 
 
 def expected_after(arm: str, before: int, result: dict) -> range:
-    """What the accounts may have when so much was moved."""
+    """The range of the sum of all accounts after these transfers."""
     if TRANSFERS[arm].kind == "two-rows":
         return range(before, before + 1)
     if TRANSFERS[arm].kind == "guarded":  # it writes no balance but 0
@@ -196,7 +196,7 @@ def expected_after(arm: str, before: int, result: dict) -> range:
 
 
 def load(servers: Bank, arm: str, point: Point, options, seconds: float) -> dict:
-    """What `shunt bench load` says, when the accounts agree with it."""
+    """The report of `shunt bench load`, once the accounts agree with it."""
     first, *others = servers.targets[arm]
     arguments = [argument for target in others for argument in ("--target", target)]
     arguments += [argument for pid in servers.pids[arm] for argument in ("--pid", pid)]
@@ -374,7 +374,7 @@ def away(stack, ring: Cluster, microseconds: int) -> list:
 
 
 def java(stack, proxy: Proxy, contacts: list, replicas: int, options) -> "Java | None":
-    """None, with a note for the report, where ScalarDB cannot be had."""
+    """The program in Java. None, with a note for the report, if ScalarDB cannot be had."""
     if not set(JAVA) & set(options.arms):
         return None
     try:

@@ -24,7 +24,7 @@ def slug(name: str) -> str:
 
 
 def anchor(scenario: Scenario) -> str:
-    """Where the chapter begins."""
+    """The anchor at the start of the chapter."""
     return f"scenario-{quote(scenario.name, safe='')}"
 
 

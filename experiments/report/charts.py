@@ -27,7 +27,7 @@ TIME = re.compile(r"(milliseconds?|ms|seconds?|s|minutes?|min|hours?|time)\b", r
 
 
 def draw(scenario: Scenario, quantity: Quantity, looks: dict) -> list:
-    """All drawings of a figure: (kind, drawing); none if nothing of it was measured."""
+    """Draws a figure in each of its kinds: (kind, drawing). Empty if no value was measured."""
     summaries = [summary for summary in scenario.summaries if summary.figure == quantity.name]
     series = [line for line in scenario.series if line.figure == quantity.name]
     drawings = []
@@ -57,7 +57,7 @@ def shape_in_words(texts: list) -> str:
 
 
 def rounds(summaries: list) -> str:
-    """How often was measured, in words."""
+    """The number of rounds, in words."""
     counts = sorted({summary.rounds for summary in summaries})
     if counts == [1]:
         return "one round"
@@ -72,7 +72,7 @@ def _log(quantity: Quantity, summaries: list) -> bool:
 
 
 def _positions(scenario: Scenario, summaries: list) -> tuple:
-    """Where the points stand: (scale, point to place). Points without a number of their own stand side by side."""
+    """Places of the points: (scale, point to place). Points without a number of their own stand side by side."""
     places = {summary.point: summary.x for summary in summaries}
     ordered = [point for point in scenario.points() if point in places]
     values = [places[point] for point in ordered]
@@ -300,7 +300,7 @@ def _percentiles(line) -> bool:
 
 
 def _last(line, unit) -> tuple:
-    """Where a line ends."""
+    """The end of a line."""
     x, y = [(x, y) for x, y in zip(_abscissa(line), line.y) if y is not None][-1]
     return x, y / unit.factor
 

@@ -25,7 +25,7 @@ PNG_COLOURS = 128
 
 @dataclass(frozen=True)
 class Look:
-    """How an arm is drawn."""
+    """The style in which an arm is drawn."""
 
     colour: str
     marker: str

@@ -59,7 +59,7 @@ def page(kept: list) -> str:
 
 
 def counts(run: Results) -> str:
-    """How many claims have each verdict."""
+    """The number of claims with each verdict, in words."""
     return ", ".join(f"{count} {verdict}" for verdict, count in run.verdicts().items()) or "no claims"
 
 

@@ -158,7 +158,7 @@ def shape(text: str) -> tuple | None:
 
 
 def _place(point: str) -> tuple:
-    """Where a point stands that has no number of its own: shapes with one query in flight first, by their connections."""
+    """Place of a point without a number of its own: shapes with one query in flight first, by their connections."""
     found = shape(point)
     if found:
         return 0, found[1], found[0]
@@ -208,11 +208,11 @@ class Results:
         return ", ".join(part for part in parts if part) or "unknown"
 
     def machines(self) -> str:
-        """All machines that it was measured on; which scenario where is said in its chapter."""
+        """Every machine of the measurements. Each chapter says which one its scenario used."""
         return "; in part: ".join(dict.fromkeys(run.machine_line() for run in self.runs()))
 
     def verdicts(self) -> dict:
-        """How many claims have each verdict; those that none has are left out."""
+        """The number of claims with each verdict. Verdicts without a claim are left out."""
         counts = {verdict: sum(claim.verdict == verdict for claim in self.claims) for verdict in shapes.VERDICTS}
         return {verdict: count for verdict, count in counts.items() if count}
 

@@ -8,7 +8,7 @@ from .results import Results
 
 
 class Refused(Exception):
-    """Nothing was written; the message says why and what to do."""
+    """A reason to write no report; the message says what to do."""
 
 
 def write(run: Results, directory: Path) -> Path:

@@ -15,7 +15,7 @@ _WORDS = {"per_s": "per second", "1/s": "per second", "/s": "per second", "ratio
 
 @dataclass
 class Unit:
-    """How a quantity is written: its values are divided by `factor`."""
+    """The notation of a quantity: its values are divided by `factor`."""
 
     name: str
     factor: float = 1

@@ -1,4 +1,4 @@
-"""What a program does about a load that nobody answered."""
+"""A load without answers."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""How what wrk says becomes figures."""
+"""Figures from the output of wrk."""
 
 import pytest
 

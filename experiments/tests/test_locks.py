@@ -1,4 +1,4 @@
-"""How what the load generator and the example say becomes figures."""
+"""Figures from the output of the load generator and of the example."""
 
 import pytest
 

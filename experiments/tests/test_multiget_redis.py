@@ -1,4 +1,4 @@
-"""How what the load says becomes figures and curves."""
+"""Figures and curves from the output of the load."""
 
 import pytest
 

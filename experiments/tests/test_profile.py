@@ -1,4 +1,4 @@
-"""What a profile makes of `perf script`'s text."""
+"""Profiles from the text of `perf script`."""
 
 from experiments import profile
 

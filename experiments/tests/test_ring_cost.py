@@ -1,4 +1,4 @@
-"""Whose connections to the nodes are counted."""
+"""The count of connections to the nodes."""
 
 from experiments import ring_cost
 

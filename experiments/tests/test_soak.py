@@ -1,4 +1,4 @@
-"""What the two-hour run says is taken from the whole run, and a load's wrong answers are in it."""
+"""Results of the two-hour run: they cover the whole run, and include wrong answers of a load."""
 
 import asyncio
 import json

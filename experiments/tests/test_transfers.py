@@ -1,4 +1,4 @@
-"""How what the clients of transfers say becomes figures, and that money which is made or lost ends the run."""
+"""Figures from the output of the clients of transfers. Money that appears or disappears ends the run."""
 
 import json
 from argparse import Namespace

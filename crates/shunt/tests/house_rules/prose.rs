@@ -1,5 +1,6 @@
 //! Comments and documents are prose: a line has at most 100 columns, and a doc comment begins with
-//! its subject. Programs and files of scripts/ and packaging/ follow the same rules.
+//! its subject. Programs and files of scripts/ and packaging/ follow the same rules, and docstrings
+//! of experiments/ begin with their subject.
 //!
 //! A comment that opens with a clause, a pronoun or a bare quantifier makes the reader look for the
 //! subject. The share of such openings is held low, as no rule of grammar can be checked by machine
@@ -204,12 +205,11 @@ fn comments_behind_hashes_are_found() {
     assert_eq!(numbers, [2, 4, 5, 6]);
 }
 
-/// Files with comments behind `#` that operators and packagers read.
-fn programs() -> Vec<(PathBuf, String)> {
+/// Files with comments behind `#` in these directories, and all manifests.
+fn programs(places: &[&str]) -> Vec<(PathBuf, String)> {
     let is_read = |path: &Path| {
         let is_manifest = path.ends_with("Cargo.toml");
         let is_data = path.extension().is_some_and(|kind| kind == "json" || kind == "md");
-        let places = ["scripts", "packaging"];
         is_manifest || !is_data && places.iter().any(|place| path.starts_with(place))
     };
     let root = root();
@@ -225,7 +225,7 @@ fn programs() -> Vec<(PathBuf, String)> {
 #[test]
 fn comments_of_programs_have_at_most_a_hundred_columns() {
     let mut long = Vec::new();
-    for (path, text) in programs() {
+    for (path, text) in programs(&["scripts", "packaging"]) {
         let lines = comments_behind_hashes(&text).into_iter();
         let is_long = |line: &str| line.trim().contains(' ') && line.chars().count() > COLUMNS_MAX;
         let lines = lines.filter(|(_, line)| is_long(line));
@@ -237,7 +237,7 @@ fn comments_of_programs_have_at_most_a_hundred_columns() {
 #[test]
 fn docstrings_of_programs_begin_with_their_subject() {
     let mut bare = Vec::new();
-    for (path, text) in programs() {
+    for (path, text) in programs(&["scripts", "packaging", "experiments"]) {
         for (number, line) in comments_behind_hashes(&text) {
             let opening = line.trim_start().strip_prefix("\"\"\"");
             if opening.is_some_and(is_bare) {
