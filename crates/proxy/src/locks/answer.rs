@@ -87,7 +87,7 @@ pub(super) fn encode(
         | AnswerKind::Part { .. }
         | AnswerKind::Back(_)
         | AnswerKind::Share(_) => {}
-        AnswerKind::Message | AnswerKind::Fence(_) | AnswerKind::Nobody => {}
+        AnswerKind::Message | AnswerKind::Fence(_) | AnswerKind::Unwanted | AnswerKind::Nobody => {}
     }
     (opcode::RESULT, flags)
 }

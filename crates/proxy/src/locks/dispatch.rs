@@ -1,4 +1,8 @@
 //! Requests of clients go to the cores that keep the locks, and outcomes come back to the clients.
+//!
+//! A lock may be granted while its client leaves. The client's core then gives the lock back once
+//! it reads the outcome. It must never give back a lock whose owner was told of it: the keeper
+//! refuses if the owner has asked again and found the hold.
 
 use std::net::SocketAddr;
 
@@ -17,6 +21,7 @@ use crate::ids::ClientRef;
 use crate::locks::reply::{Reply, Verdict};
 use crate::locks::request::LockRequest;
 use crate::locks::request::{KeeperRequest, Operation};
+use crate::locks::validation;
 use crate::locks::{answer, batch, core_of, keeper, overview};
 use crate::transactions::{answer as transactions, intake::guard};
 
@@ -89,7 +94,6 @@ fn send(core: &mut Core, io: &mut Io, ticket: Ticket, asker: &Asker, question: &
     let keeper = core_of(shard, core.context.config.cores);
     let LockRequest { table, namespace, operation, name, owner } = *question;
     if let Some(pending) = core.fleet.requests.get_mut(ticket)
-        && !asker.was_forwarded
         && pending.again.is_none()
     {
         pending.again = Some(Again { asker: asker.clone(), table, namespace, operation });
@@ -165,8 +169,11 @@ pub(crate) fn deliver(core: &mut Core, io: &mut Io, ticket: Ticket, outcome: &Re
     let refused = Verdict::Quota(Quota::Requests).into();
     let outcome = if too_much { &refused } else { outcome };
     let Some(pending) = core.fleet.requests.get_mut(ticket) else { return };
+    if matches!(pending.form.kind, AnswerKind::Unwanted) {
+        return end_unwanted(core, io, ticket, outcome);
+    }
     if outcome.verdict == Verdict::NotServed(NotServed::Elsewhere)
-        && let Some(again) = &pending.again
+        && let Some(again) = pending.again.as_ref().filter(|again| !again.asker.was_forwarded)
         && let Some(due_ns) = core.fleet.locks.retries.schedule(
             (pending.received_ns, now_ns),
             &again.asker.role,
@@ -195,7 +202,7 @@ pub(crate) fn deliver(core: &mut Core, io: &mut Io, ticket: Ticket, outcome: &Re
             forget(core, ticket);
             guard::lock_answered(core, guarded, outcome);
         }
-        AnswerKind::Nobody => forget(core, ticket),
+        AnswerKind::Nobody | AnswerKind::Unwanted => forget(core, ticket),
         AnswerKind::Message => transactions::of_verdict(core, ticket, outcome.verdict),
         _ => {
             let form = std::mem::take(&mut pending.form);
@@ -246,22 +253,45 @@ pub(super) fn ask_again(core: &mut Core, io: &mut Io) {
     }
 }
 
-/// Cancels the request of a part of a batch.
-pub(super) fn cancel_part(core: &mut Core, io: &mut Io, ticket: Ticket) {
-    if let Some((pending, _)) = core.fleet.requests.take(ticket) {
-        cancel(core, io, ticket, &pending);
+/// Cancels a request that nobody waits for any more. An acquisition by this process stays known
+/// until its outcome is there, because the lock may be granted before the cancellation arrives.
+pub(crate) fn cancel(core: &mut Core, io: &mut Io, ticket: Ticket) {
+    let Some(pending) = core.fleet.requests.get_mut(ticket) else { return };
+    let at = pending.at;
+    let operation = pending.again.as_ref().map(|again| again.operation);
+    let is_sent = match at {
+        At::Core(_) | At::Here(Some(_)) => true,
+        At::Here(None) => !core.fleet.locks.retries.contains(ticket),
+        // The answer's arrival releases the lock.
+        At::Elsewhere(_) => false,
+    };
+    let has_outcome = is_sent && matches!(operation, Some(Operation::Acquire { .. }));
+    if has_outcome {
+        pending.form.kind = AnswerKind::Unwanted;
+    } else {
+        forget(core, ticket);
     }
-}
-
-/// Cancels a request where it waits.
-pub(crate) fn cancel(core: &mut Core, io: &mut Io, ticket: Ticket, pending: &Pending) {
-    match pending.at {
-        At::Core(keeper) => core.fleet.lanes.cancel(keeper, ticket, false),
-        At::Here(Some(handle)) => keeper::cancel(core, io, ticket, handle, false),
-        // If the lock is granted before that, the answer's arrival releases it.
+    match at {
+        At::Core(keeper) => core.fleet.lanes.cancel(keeper, ticket, has_outcome),
+        At::Here(Some(handle)) => keeper::cancel(core, io, ticket, handle, has_outcome),
         At::Elsewhere(via) => withdraw(core, io, ticket, via),
         At::Here(None) => {}
     }
+}
+
+/// Takes in the outcome of a request whose client has left: gives back a lock that was granted.
+fn end_unwanted(core: &mut Core, io: &mut Io, ticket: Ticket, outcome: &Reply<'_>) {
+    let Some((Pending { form, again, .. }, _)) = core.fleet.requests.take(ticket) else { return };
+    if let (Verdict::Granted, Some(held), Some(Again { asker, table, namespace, .. })) =
+        (outcome.verdict, outcome.holder, again)
+    {
+        let (operation, name) = (Operation::GiveBack { fence: held.fence }, form.name());
+        let question = LockRequest { table, namespace, operation, name, owner: form.owner() };
+        let kind = AnswerKind::Nobody;
+        let answer = validation::form(core, kind, question.name, question.owner, 0);
+        ask_for(core, io, &asker, &question, answer);
+    }
+    core.fleet.requests.keep_texts(form.texts);
 }
 
 /// Withdraws a request for the proxy that forwarded it. The request still gets one answer: the

@@ -14,6 +14,7 @@ mod chaos;
 mod client;
 #[path = "../support/cluster.rs"]
 mod cluster;
+mod departures;
 mod node;
 mod ring;
 mod scene;

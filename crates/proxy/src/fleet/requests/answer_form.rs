@@ -36,6 +36,8 @@ pub(crate) enum AnswerKind {
     Message,
     /// A message to the transaction with this ticket, which needs the lock.
     Fence(Ticket),
+    /// No answer, because the client has left: a lock that is granted is given back.
+    Unwanted,
     /// No answer.
     #[default]
     Nobody,

@@ -10,16 +10,22 @@ use crate::transactions::execute;
 
 /// Cancels all requests of a client that has left.
 pub(crate) fn cancel_all(core: &mut Core, io: &mut Io, first: u32) {
-    let mut next = first;
-    while let Some((ticket, pending)) = core.fleet.requests.take_first(core.context.index, next) {
-        next = pending.after();
+    let mut rest = first;
+    while let Some((ticket, next)) = core.fleet.requests.detach_first(core.context.index, rest) {
+        rest = next;
         core.context.metrics.in_flight.sub(1);
-        match pending.form.kind {
-            AnswerKind::Batch(group) => batch::abandon(core, io, group),
-            AnswerKind::Message if matches!(pending.at, At::Here(_)) => {
-                execute::cancel(core, io, ticket)
+        let Some(pending) = core.fleet.requests.get_mut(ticket) else { continue };
+        match (&pending.form.kind, pending.at) {
+            (AnswerKind::Batch(group), _) => {
+                let group = *group;
+                core.fleet.requests.take(ticket);
+                batch::abandon(core, io, group);
             }
-            _ => dispatch::cancel(core, io, ticket, &pending),
+            (AnswerKind::Message, At::Here(_)) => {
+                core.fleet.requests.take(ticket);
+                execute::cancel(core, io, ticket);
+            }
+            _ => dispatch::cancel(core, io, ticket),
         }
     }
 }

@@ -62,7 +62,8 @@ pub(crate) struct Pending {
     /// Form of the answer.
     pub(crate) form: AnswerForm,
     pub(crate) at: At,
-    /// The request as it is sent again if the lock's owner has just changed.
+    /// The request as it is sent again if the lock's owner has just changed, unless another proxy
+    /// forwarded it.
     pub(crate) again: Option<Again>,
     /// Facts for the digest of the request; `None`: it is not counted here.
     pub(crate) served: Option<Served>,
@@ -230,19 +231,17 @@ impl Requests {
         })
     }
 
-    /// Removes the first request of a client that has left, and returns the index of the next.
-    pub(crate) fn take_first(&mut self, core: usize, first: u32) -> Option<(Ticket, Pending)> {
-        let pending = self.pending.try_remove(first as usize)?;
-        let ticket = ticket(core, pending.generation, first);
-        self.forget_stream(ticket, &pending);
-        Some((ticket, pending))
-    }
-}
-
-impl Pending {
-    /// The client's next request.
-    pub(crate) fn after(&self) -> u32 {
-        self.after
+    /// Detaches the first request of a client that has left, and returns its ticket and the index
+    /// of the client's next request.
+    pub(crate) fn detach_first(&mut self, core: usize, first: u32) -> Option<(Ticket, u32)> {
+        let pending = self.pending.get_mut(first as usize)?;
+        let (ticket, client) = (ticket(core, pending.generation, first), pending.client);
+        let key = (client, pending.stream);
+        if std::mem::take(&mut pending.is_by_stream) && self.by_stream.get(&key) == Some(&ticket) {
+            self.by_stream.remove(&key);
+        }
+        (pending.client, pending.before) = (ClientRef::PROXY, NONE);
+        Some((ticket, std::mem::replace(&mut pending.after, NONE)))
     }
 }
 
@@ -279,7 +278,8 @@ mod tests {
         let (mut requests, mut first) = (Requests::default(), NONE);
         let before = add(&mut requests, &mut first, 1);
         assert_eq!(core_of(before), 3);
-        requests.take_first(3, first);
+        requests.detach_first(3, first);
+        requests.take(before);
         first = NONE;
         let now = add(&mut requests, &mut first, 2);
         assert!(requests.take(before).is_none());
@@ -317,7 +317,7 @@ mod tests {
         requests.may_be_withdrawn(again);
         requests.take(one);
         assert_eq!(requests.by_stream(client, 5), Some(again));
-        requests.take_first(3, parts(again).1);
+        requests.detach_first(3, parts(again).1);
         assert!(requests.by_stream(client, 5).is_none() && requests.by_stream.is_empty());
     }
 
@@ -336,9 +336,9 @@ mod tests {
         }
         assert_eq!(streams(&requests, first), [2, 0]);
         let mut left = Vec::new();
-        while let Some((_, pending)) = requests.take_first(3, first) {
-            left.push(pending.stream);
-            first = pending.after();
+        while let Some((ticket, next)) = requests.detach_first(3, first) {
+            left.extend(requests.take(ticket).map(|(pending, _)| pending.stream));
+            first = next;
         }
         assert_eq!((left, requests.len()), (vec![2, 0], 0));
     }

@@ -276,7 +276,7 @@ pub(crate) fn abandon(core: &mut Core, io: &mut Io, batch: u32) {
     }
     let Some(batch) = end(core, batch) else { return };
     if let Some(ticket) = batch.asked {
-        dispatch::cancel_part(core, io, ticket);
+        dispatch::cancel(core, io, ticket);
     }
     for (lock, fence) in batch.parts.iter().filter_map(Part::granted) {
         give_back(core, io, &batch.asker, &lock, fence, AnswerKind::Nobody);
