@@ -232,11 +232,11 @@ impl Proxy<'_> {
             self.lock.ttl
         );
         let mode: &[u8] = if self.lock.shared { b"S" } else { b"X" };
-        let mut is_first = true;
+        let (mut is_first, mut round) = (true, ROUND);
         loop {
             let asked = now();
             let left = until.saturating_sub(asked);
-            let round_ms = left.min(ROUND).as_millis() as i32;
+            let round_ms = left.min(round).as_millis() as i32;
             let values = self.values(&[mode.to_vec(), round_ms.to_be_bytes().to_vec()]);
             match self.query(&text, &values) {
                 Ok(table) => {
@@ -264,11 +264,20 @@ impl Proxy<'_> {
                     if left.is_zero() {
                         return Err(Refused::Held(holder_of(&table)));
                     }
+                    if round < PAUSE {
+                        pause(PAUSE);
+                    }
                 }
-                Err(failed) if is_final(&failed) || left.is_zero() => {
-                    return Err(Refused::Failed(failed));
-                }
-                Err(_) => pause(PAUSE),
+                Err(failed) => match wait_allowed(&failed).filter(|most| *most < round) {
+                    Some(most) => {
+                        round = most;
+                        continue;
+                    }
+                    None if is_final(&failed) || left.is_zero() => {
+                        return Err(Refused::Failed(failed));
+                    }
+                    None => pause(PAUSE),
+                },
             }
             is_first = false;
         }
@@ -349,6 +358,14 @@ fn is_final(failed: &Failed) -> bool {
     failed
         .code
         .is_some_and(|code| code == error_code::BAD_CREDENTIALS || code >= error_code::SYNTAX_ERROR)
+}
+
+/// The longest wait that a proxy allows, if it refused a request because of its wait.
+fn wait_allowed(failed: &Failed) -> Option<Duration> {
+    let place = failed.message.find("lock_wait_max_ms")?;
+    let before = failed.message[..place].trim_end_matches([' ', '(']);
+    let digits = before.rsplit(|letter: char| !letter.is_ascii_digit()).next();
+    Some(Duration::from_millis(digits.and_then(|digits| digits.parse().ok()).unwrap_or(0)))
 }
 
 fn pause(time: Duration) {
@@ -549,5 +566,17 @@ mod tests {
             holder_of(&table),
             "me\\u{1b}]0;you\\u{7} (fence 7, 1.5 s left unless it renews it)"
         );
+    }
+
+    #[test]
+    fn the_wait_that_a_proxy_allows_is_in_its_refusal() {
+        let allowed = |message: &str| {
+            wait_allowed(&Failed { code: Some(error_code::INVALID), message: message.to_owned() })
+        };
+        let told = "Shunt: wait_ms is 1000: 250 (lock_wait_max_ms) is the most, because drivers";
+        assert_eq!(allowed(told), Some(Duration::from_millis(250)));
+        let of_other = "Shunt: the proxy's options, such as lock_wait_max_ms, differ";
+        assert_eq!(allowed(of_other), Some(Duration::ZERO));
+        assert_eq!(allowed("Shunt: a TTL of 40 s: 30 s is the most"), None);
     }
 }

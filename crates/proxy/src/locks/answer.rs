@@ -14,6 +14,11 @@ use crate::locks::reply::{Held, Reply, Verdict};
 pub(crate) const OTHER_ROLE: &str =
     "Shunt: another role holds this lock under the same owner's name";
 
+/// Error text for a lock that its owner holds in the other mode; another proxy recognises the case
+/// by this text.
+pub(crate) const OTHER_MODE: &str = "Shunt: this owner holds the lock in the other mode, and no \
+    statement changes the mode: renew the lock in its mode, or release it first";
+
 /// Why another proxy that owns a lock does not serve it, told on to the client; it is known by its
 /// text.
 const REASONS: [(NotServed, &str); 3] = [
@@ -142,10 +147,11 @@ pub(crate) fn error(verdict: &Verdict) -> Option<ErrorMessage<'static>> {
             error_code::UNAUTHORIZED,
             "Shunt: the proxy that owns this lock was told that the role has no SELECT permission on the table",
         ),
-        Verdict::OtherMode => ErrorMessage::plain(
+        Verdict::OtherMode => ErrorMessage::plain(error_code::INVALID, OTHER_MODE),
+        Verdict::NotAccepted => ErrorMessage::plain(
             error_code::INVALID,
-            "Shunt: this owner holds the lock in the other mode, and no statement changes the mode: renew the lock in its mode, or release \
-             it first",
+            "Shunt: the proxy that owns this lock does not accept the request: its options, such as lock_wait_max_ms, or its \
+             version differ from those of this proxy",
         ),
         Verdict::Quota(quota) => ErrorMessage::plain(
             error_code::OVERLOADED,

@@ -62,9 +62,14 @@ pub(crate) fn ask_for(
         AnswerKind::Part { batch, .. } => Some(batch),
         _ => None,
     };
-    let whose = (ClientRef::PROXY, 0, io.now_ns());
+    let batch = batch.and_then(|batch| core.fleet.locks.batches.get_mut(batch as usize));
+    let received_ns = match (&batch, question.operation) {
+        (Some(batch), Operation::Release { .. }) => batch.began_ns,
+        _ => io.now_ns(),
+    };
+    let whose = (ClientRef::PROXY, 0, received_ns);
     let ticket = core.fleet.requests.add(core.context.index, &mut of_nobody, whose, form);
-    if let Some(batch) = batch.and_then(|batch| core.fleet.locks.batches.get_mut(batch as usize)) {
+    if let Some(batch) = batch {
         batch.asked = Some(ticket);
     }
     send(core, io, ticket, asker, question);

@@ -201,7 +201,7 @@ fn one(
             AnswerKind::Conditional(request.table)
         }
     };
-    let mut question = question(core, &request)?;
+    let mut question = question(core, &request, from.was_forwarded)?;
     if let (true, Operation::Release { fence: Some(fence) }) = (from.gives_back, question.operation)
     {
         question.operation = Operation::GiveBack { fence };

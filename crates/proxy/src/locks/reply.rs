@@ -20,6 +20,8 @@ pub(crate) enum Verdict {
     /// Another proxy says that the role may not use the table.
     NotAllowed,
     OtherMode,
+    /// The proxy that owns the lock refuses the statement.
+    NotAccepted,
     Quota(Quota),
 }
 

@@ -8,15 +8,27 @@ use crate::fault::{Fault, FaultKind};
 use crate::fleet::requests::answer_form::{AnswerForm, AnswerKind};
 use crate::locks::request::{LockRequest, Operation};
 
-/// Checks a request, and converts it for the core that keeps the lock.
-pub(super) fn question<'a>(core: &Core, request: &Request<'a>) -> Result<LockRequest<'a>, Fault> {
+/// Longest wait that the option `lock_wait_max_ms` can allow.
+const LONGEST_WAIT_MS: u32 = 600_000;
+
+/// Checks a request, and converts it for the core that keeps the lock. The proxy that forwarded a
+/// request has checked its wait: proxies may have different values of `lock_wait_max_ms`.
+pub(super) fn question<'a>(
+    core: &Core,
+    request: &Request<'a>,
+    was_forwarded: bool,
+) -> Result<LockRequest<'a>, Fault> {
     let mode = |shared: bool| if shared { Mode::Shared } else { Mode::Exclusive };
     let fast = request.table.is_fast();
     let operation = match request.asked {
         Asked::Acquire { shared, ttl_ms, wait_ms } => {
             check_ttl(core, ttl_ms, fast)?;
-            let wait_max_ms = core.context.config.lock_wait_max_ms as u32;
+            let wait_max_ms = match was_forwarded {
+                true => LONGEST_WAIT_MS,
+                false => core.context.config.lock_wait_max_ms as u32,
+            };
             if wait_ms > wait_max_ms {
+                // `shunt lock` reads the limit in this text.
                 let why = format!(
                     "Shunt: wait_ms is {wait_ms}: {wait_max_ms} (lock_wait_max_ms) is the most, because drivers give up waiting \
                      for an answer; ask again to wait for longer"

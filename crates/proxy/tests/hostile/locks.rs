@@ -486,6 +486,42 @@ fn batches_of_one_role_leave_room_for_those_of_others() {
     assert!(ring.applies(bob, &batch("c")));
 }
 
+/// A driver that hears that a batch was certainly not executed sends it again, and is then told
+/// that it does not hold the lock.
+#[test]
+fn a_batch_that_has_released_a_lock_does_not_say_that_it_was_not_executed() {
+    let roles = ["ann", "bob"];
+    let mut ring = LockTestbed::new(|options| {
+        options.credentials =
+            roles.iter().map(|role| ((*role).to_owned(), "secret".to_owned())).collect();
+        options.config.username = Some("own".to_owned());
+        options.config.password = Some(Secret::new("secret"));
+        options.credentials.push(("own".to_owned(), "secret".to_owned()));
+    });
+    let [ann, bob] = roles.map(|role| ring.client(Some((role, "secret"))));
+    // A batch takes locks in the order of their shards.
+    let mut names = ["a", "b", "c"];
+    names.sort_by_key(|name| shunt_locks::shard_of(name.as_bytes()));
+    let [first, of_bob, last] = names;
+    let release = |names: &[&str]| {
+        let one = |name: &&str| {
+            format!("DELETE FROM shunt.fast_locks WHERE name = '{name}' IF owner = 'me';")
+        };
+        format!("BEGIN BATCH {} APPLY BATCH", names.iter().map(one).collect::<String>())
+    };
+    for (client, name) in [(ann, first), (bob, of_bob), (ann, last)] {
+        assert!(ring.applies(client, &take("fast_locks", name, "me")));
+    }
+    let (code, why) = ring.ask(ann, &release(&names)).error();
+    assert!(code == WRITE_TIMEOUT && why.contains("2 of the 3 locks"), "{code:#x} {why}");
+    assert!(why.contains("another role"), "{why}");
+    for (name, is_free) in [(first, true), (of_bob, false), (last, true)] {
+        assert_eq!(ring.applies(ann, &take("fast_locks", name, "new")), is_free, "{name}");
+    }
+    // A batch that has released nothing says why.
+    assert_eq!(ring.ask(ann, &release(&[of_bob, first])).error().0, UNAUTHORIZED);
+}
+
 fn batch_of(text: &str) -> Vec<u8> {
     let body = bytes::body(|out| {
         out.push(0);

@@ -39,8 +39,8 @@ fn verdict(operation: Operation, error: &ErrorMessage<'_>) -> Verdict {
         error_code::UNAUTHORIZED if error.message == answer::OTHER_ROLE => Verdict::Unauthorized,
         error_code::UNAUTHORIZED => Verdict::NotAllowed,
         error_code::OVERLOADED => Verdict::Quota(Quota::Requests),
-        // The proxy composed the statement, so only the mode can be wrong in it.
-        error_code::INVALID => Verdict::OtherMode,
+        error_code::INVALID if error.message == answer::OTHER_MODE => Verdict::OtherMode,
+        error_code::INVALID => Verdict::NotAccepted,
         _ => unknown(operation),
     }
 }
@@ -138,6 +138,20 @@ fn read_rows<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A proxy with another limit refuses a request for a reason that this proxy cannot know.
+    #[test]
+    fn only_the_owner_of_a_hold_hears_that_its_mode_is_the_other_one() {
+        for known in [Verdict::OtherMode, Verdict::Unauthorized, Verdict::NotAllowed] {
+            let told = answer::error(&known).expect("an error");
+            assert_eq!(verdict(Operation::Look, &told), known);
+        }
+        let other = ErrorMessage::plain(error_code::INVALID, "Shunt: wait_ms is 3000: 1500 ..");
+        let read = verdict(Operation::Look, &other);
+        assert_eq!(read, Verdict::NotAccepted);
+        let told = answer::error(&read).expect("an error");
+        assert!(told.code == error_code::INVALID && !told.message.contains("holds"), "{told:?}");
+    }
 
     #[test]
     fn why_the_owner_does_not_serve_a_lock_is_told_on() {

@@ -9,7 +9,8 @@
 //! would be alone. Nor may it say that all are held when the first may have expired, or that none
 //! is held while one may be.
 //!
-//! A batch of releases makes them one by one, and its answer has each outcome.
+//! A batch of releases makes them one by one, whatever the outcomes of those before, and its answer
+//! has each outcome. It must never say that nothing was released when a lock was, or may have been.
 
 pub(super) mod state;
 
@@ -18,14 +19,16 @@ use shunt_language::lock_tables::{Asked, Request, TTL_LEFT_MS, Table};
 use shunt_locks::{Quota, shard_of};
 use shunt_reactor::Io;
 use shunt_wire::cql::envelope::opcode;
+use shunt_wire::cql::message::ErrorMessage;
 
 use crate::core::Core;
 use crate::fault::Fault;
 use crate::fleet::requests::Asker;
 use crate::fleet::requests::answer_form::{AnswerForm, AnswerKind};
 use crate::fleet::requests::clients;
+use crate::limits::SECOND_NS;
 use crate::locks::answer;
-use crate::locks::batch::state::{Back, Batch, Known, Owned, Part};
+use crate::locks::batch::state::{Back, Batch, Failed, Known, Owned, Part};
 use crate::locks::dispatch;
 use crate::locks::reply::{Held, Reply, Verdict};
 use crate::locks::request::LockRequest;
@@ -36,6 +39,9 @@ use crate::locks::validation::{form, question};
 const BATCHES_MAX: usize = 16_384;
 /// Most batches of one role.
 const BATCHES_PER_ROLE: usize = BATCHES_MAX / 2;
+/// Age at which a batch of releases ends with the first failure. The releases of a batch are sent
+/// again within the same time.
+const RELEASES_NS: u64 = SECOND_NS;
 
 /// Begins a batch, which gets one answer.
 pub(super) fn begin(
@@ -56,7 +62,8 @@ pub(super) fn begin(
     }
     let mut parts = Vec::with_capacity(requests.len());
     for (place, request) in requests.iter().enumerate() {
-        let LockRequest { table, namespace, operation, name, owner } = question(core, request)?;
+        let LockRequest { table, namespace, operation, name, owner } =
+            question(core, request, was_forwarded)?;
         let question =
             Owned { table, namespace, operation, name: Box::from(name), owner: Box::from(owner) };
         parts.push(Part { question, place, outcome: None });
@@ -129,7 +136,9 @@ pub(super) fn take_outcome(
     part.outcome =
         Some(Known { verdict: outcome.verdict, holder, waiters: outcome.waiters, at_ns });
     found.next = place + 1;
-    if has_failed(part) {
+    let ends = has_failed(part)
+        && (part.acquires() || at_ns.saturating_sub(found.began_ns) >= RELEASES_NS);
+    if ends {
         finish(core, io, batch);
     } else {
         ask_next(core, io, batch);
@@ -141,7 +150,7 @@ pub(super) fn take_outcome(
 fn finish(core: &mut Core, io: &mut Io, batch: u32) {
     let now_ns = io.now_ns();
     let Some(found) = core.fleet.locks.batches.get_mut(batch as usize) else { return };
-    let failed = found.parts.iter().position(has_failed);
+    let failed = found.parts.iter().position(|part| part.acquires() && has_failed(part));
     let is_late = found.parts.iter().any(|part| is_late(part, now_ns));
     if failed.is_none() && !is_late {
         answer(core, io, batch);
@@ -159,8 +168,7 @@ fn finish(core: &mut Core, io: &mut Io, batch: u32) {
 
 fn has_failed(part: &Part) -> bool {
     let Some(known) = &part.outcome else { return false };
-    let is_acquired = matches!(part.question.operation, Operation::Acquire { .. });
-    answer::error(&known.verdict).is_some() || is_acquired && known.verdict != Verdict::Granted
+    answer::error(&known.verdict).is_some() || part.acquires() && known.verdict != Verdict::Granted
 }
 
 fn is_late(part: &Part, now_ns: u64) -> bool {
@@ -214,8 +222,22 @@ fn end(core: &mut Core, batch: u32) -> Option<Batch> {
 fn answer(core: &mut Core, io: &mut Io, batch: u32) {
     let Some(batch) = end(core, batch) else { return };
     let failed = batch.back.as_ref().and_then(|back| batch.parts.get(back.failed?));
+    let partly;
     let error = match &batch.back {
-        None => None,
+        None => match failure(&batch) {
+            None => None,
+            Some(Failed::Whole(verdict)) => answer::error(&verdict),
+            Some(Failed::Partly { released, verdict }) => {
+                let why = answer::error(&verdict).map_or("", |error| error.message);
+                partly = format!(
+                    "Shunt: {released} of the {} locks of this batch were released, others were \
+                     not, or perhaps not; release each of them alone. The first failed with: {why}",
+                    batch.parts.len()
+                );
+                let in_doubt = answer::error(&Verdict::InDoubt);
+                in_doubt.map(|error| ErrorMessage { message: &partly, ..error })
+            }
+        },
         Some(Back { is_unsure: true, .. }) => answer::error(&Verdict::InDoubt),
         Some(_) => match failed {
             Some(part) => part.outcome.as_ref().and_then(|known| answer::error(&known.verdict)),
@@ -237,6 +259,18 @@ fn answer(core: &mut Core, io: &mut Io, batch: u32) {
     };
     clients::answer_with(core, io, batch.ticket, (op, 0), &body);
     core.scratch.message = body;
+}
+
+/// The failure of a batch of releases, if not all have an outcome that a row shows.
+fn failure(batch: &Batch) -> Option<Failed> {
+    let known = || batch.parts.iter().filter_map(|part| part.outcome.as_ref());
+    let count = |verdict| known().filter(|known| known.verdict == verdict).count();
+    let first = known().map(|known| known.verdict).find(|one| answer::error(one).is_some())?;
+    Some(match (count(Verdict::Released), count(Verdict::InDoubt)) {
+        (0, 0) => Failed::Whole(first),
+        (0, _) => Failed::Whole(Verdict::InDoubt),
+        (released, _) => Failed::Partly { released, verdict: first },
+    })
 }
 
 fn write_rows(out: &mut Vec<u8>, batch: &Batch, failed: Option<&Part>) {

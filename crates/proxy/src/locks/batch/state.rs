@@ -17,6 +17,11 @@ pub(in crate::locks) struct Part {
 }
 
 impl Part {
+    /// True if the batch asks for the lock, and does not release it.
+    pub(in crate::locks) fn acquires(&self) -> bool {
+        matches!(self.question.operation, Operation::Acquire { .. })
+    }
+
     /// The lock with its fence, if this batch got it.
     pub(in crate::locks) fn granted(&self) -> Option<(Owned, i64)> {
         let Some(Known { verdict: Verdict::Granted, holder: Some((_, _, fence, _)), .. }) =
@@ -24,8 +29,7 @@ impl Part {
         else {
             return None;
         };
-        matches!(self.question.operation, Operation::Acquire { .. })
-            .then(|| (self.question.clone(), *fence))
+        self.acquires().then(|| (self.question.clone(), *fence))
     }
 }
 
@@ -82,4 +86,12 @@ pub(in crate::locks) struct Back {
     pub(in crate::locks) left: usize,
     /// True if the outcome of a release is unknown.
     pub(in crate::locks) is_unsure: bool,
+}
+
+/// Failure of a batch of releases.
+pub(in crate::locks) enum Failed {
+    /// Nothing was released, unless this verdict is in doubt.
+    Whole(Verdict),
+    /// Some locks were released, and one was not for this reason.
+    Partly { released: usize, verdict: Verdict },
 }
