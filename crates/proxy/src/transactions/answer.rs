@@ -9,10 +9,7 @@ use shunt_transactions::request::{self, Head, Summary};
 use shunt_transactions::{NotExecuted, Outcome};
 use shunt_wire::cql::envelope::{Header, flag, opcode};
 use shunt_wire::cql::message::encode_result::{self, Column, PreparedSpec, RowsWriter, native};
-use shunt_wire::cql::message::errors::ReplicaCounts;
-use shunt_wire::cql::message::{
-    Consistency, ErrorDetails, ErrorMessage, encode, error_code, put, split_response_prefix,
-};
+use shunt_wire::cql::message::{ErrorMessage, encode, put, split_response_prefix};
 use shunt_wire::cql::statement;
 
 use super::conditional;
@@ -21,10 +18,13 @@ use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
 use crate::locks::reply::Verdict;
 use crate::prepared::PreparedStatement;
+use crate::retry::failure;
 use crate::transactions::job::{Failure, Job};
 
 /// Payload key that says whether a transaction has written: 1, or 0.
 const APPLIED: &str = "shunt-applied";
+/// Error text for a transaction whose outcome is unknown.
+const IN_DOUBT: &str = "Shunt: the outcome of this transaction is unknown; it may be committed";
 
 fn columns(shown: &[ColumnSpec]) -> Vec<Column<'_>> {
     shown.iter().map(|column| (&*column.name, &*column.type_option)).collect()
@@ -53,7 +53,7 @@ pub(super) fn encode(
             return Err(not_executed(NotExecuted::Late).into());
         }
         Outcome::InDoubt => {
-            in_doubt().put(out, version);
+            failure::in_doubt(IN_DOUBT).put(out, version);
             return Ok((opcode::ERROR, 0));
         }
         // Writes to the fleet's own rows do not show in the answer.
@@ -112,16 +112,11 @@ pub(super) fn result(job: &Job) -> Result<Vec<u8>, Failure> {
     Ok(out)
 }
 
-fn in_doubt() -> ErrorMessage<'static> {
-    ErrorMessage {
-        code: error_code::WRITE_TIMEOUT,
-        message: "Shunt: the outcome of this transaction is unknown; it may be committed",
-        details: ErrorDetails::WriteTimeout {
-            counts: ReplicaCounts { consistency: Consistency::QUORUM, received: 0, block_for: 1 },
-            write_type: "CAS",
-            contentions: Some(0),
-        },
-    }
+/// Answers that a request may have been carried out, or may be yet.
+pub(super) fn tell_in_doubt(core: &mut Core, ticket: Ticket, why: &str) {
+    let mut body = Vec::new();
+    failure::in_doubt(why).put(&mut body, client::version_of(core, ticket));
+    core.fleet.transactions.tell(ticket, (opcode::ERROR, 0), body);
 }
 
 /// Delivers the answer of the proxy that owns a keyspace to a client of this one, without parts
@@ -154,9 +149,7 @@ pub(crate) fn forwarded(core: &mut Core, ticket: Ticket, header: &Header, body: 
 pub(crate) fn of_verdict(core: &mut Core, ticket: Ticket, verdict: Verdict) {
     match verdict {
         Verdict::InDoubt => {
-            let mut body = Vec::new();
-            in_doubt().put(&mut body, client::version_of(core, ticket));
-            core.fleet.transactions.tell(ticket, (opcode::ERROR, 0), body);
+            tell_in_doubt(core, ticket, IN_DOUBT);
         }
         Verdict::Quota(_) => {
             let fault = Fault::overloaded(

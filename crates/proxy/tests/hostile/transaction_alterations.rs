@@ -11,7 +11,7 @@ use shunt_reactor::sim::{HostId, SECOND};
 use shunt_testing::{Answer, bytes, simulated};
 use shunt_wire::cql::envelope::opcode;
 use shunt_wire::cql::message::Query;
-use shunt_wire::cql::message::error_code::{INVALID, UNAUTHORIZED};
+use shunt_wire::cql::message::error_code::{INVALID, UNAUTHORIZED, WRITE_TIMEOUT};
 
 use super::lock_ring::{answer, applied, rows, some};
 use super::transaction_ring::{self, Bank, Rights, TransactionTestbed, error};
@@ -137,6 +137,31 @@ fn on_change(request: &Request<'_>, rights: Rights, changes: &Changes) -> Option
         return None;
     };
     Some(answer(request, &body))
+}
+
+/// A node may complete a conditional write later, so a refusal would be wrong.
+#[test]
+fn a_change_of_a_mode_whose_outcome_no_node_tells_is_in_doubt() {
+    let mut ring = TransactionTestbed::new(Bank::with(&[("bank", "t")]), |_| {});
+    for node in 0..ring.ring.testbed.scene.nodes.len() {
+        let mut others = transaction_ring::hook(&ring.ring.tables, &ring.bank);
+        let hook = move |request: &Request<'_>| {
+            let text = Query::decode(request.version, request.body).ok().map(|query| query.text);
+            let writes = request.opcode == opcode::QUERY
+                && text
+                    .is_some_and(|text| text.starts_with("INSERT INTO shunt_meta.transactional"));
+            match writes {
+                true => Action::Silence,
+                false => on_change(request, Rights::All, &Changes::default())
+                    .unwrap_or_else(|| others(request)),
+            }
+        };
+        ring.ring.testbed.scene.hook(node, Some(Box::new(hook)));
+    }
+    let client = ring.client(None);
+    let text = "ALTER TABLE bank.t WITH transactional_mode = 'mixed_reads'";
+    let (code, why) = ring.ask(client, text).error();
+    assert!(code == WRITE_TIMEOUT && why.contains("not known"), "{code:#x} {why}");
 }
 
 /// Another client may have changed the table since the proxy read it.

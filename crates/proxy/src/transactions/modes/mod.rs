@@ -25,7 +25,7 @@ use shunt_wire::cql::message::{
     Consistency, ResultMessage, SchemaChange, Value, ValueList, encode,
 };
 
-use super::{VERSION, levels, log, observation, pause};
+use super::{VERSION, answer, levels, log, observation, pause};
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
 use crate::fleet::rights::probe as rights;
@@ -261,6 +261,10 @@ pub(super) fn change_pending(keyspace: &str, table: &str) -> Fault {
         "Shunt: the mode of table {keyspace}.{table} is being changed, which takes about 20 seconds; nothing was written, ask again"
     ))
 }
+
+/// Error text for a change whose outcome no node has told: nodes may complete it later.
+const MODE_IN_DOUBT: &str =
+    "Shunt: it is not known whether the table's mode was changed; ask again";
 
 /// Changes the mode of a table for a client, which is answered once.
 pub(super) fn change(
@@ -534,7 +538,15 @@ fn row_written(core: &mut Core, change: &Change, heard: &Heard<'_>) -> Result<()
             "Shunt: another client changed the table's mode at the same time; nothing was changed, ask again",
         )
         .into()),
-        Conditional::Unknown => Err(of_node(heard, "the table's mode could not be written; perhaps it was")),
+        Conditional::Unknown => match heard {
+            Heard::Error(error) if levels::is_clients(error.code) => {
+                Err(of_node(heard, "the table's mode could not be written"))
+            }
+            _ => {
+                answer::tell_in_doubt(core, change.ticket, MODE_IN_DOUBT);
+                Ok(())
+            }
+        },
     }
 }
 
