@@ -259,6 +259,11 @@ pub const CENSUS_PAUSE_NS: u64 = 100_000;
 /// Clients that the core looks at in one step when it closes those that an operator has named.
 /// Closing one takes longer than counting it.
 pub const EVICTION_STEP: usize = 128;
+/// Time for which an eviction waits for connections that are away at agents. It is shorter than the
+/// time in which an operator's request is answered.
+pub const EVICTION_AWAY_NS: u64 = 1_000_000_000;
+/// Pause between checks whether they are back.
+pub const EVICTION_AWAY_PAUSE_NS: u64 = 5_000_000;
 
 /// Places that the core looks at in one step when it lists its clients, links and pools.
 pub const CONNECTION_LIST_STEP: usize = 256;

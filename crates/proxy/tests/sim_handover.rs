@@ -5,14 +5,23 @@
 mod support;
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use shunt_agent::{Agent, AgentMail};
+use shunt_bench::stub::{Action, Hook};
 use shunt_handover::message::Ticket;
 use shunt_handover::session::{OwnerId, SharedKey};
 use shunt_proxy::control::state::CoreMail;
 use shunt_proxy::metrics::{HandedOver, Histogram};
-use shunt_reactor::sim::{MICROSECOND, MILLISECOND, Options, Random, SECOND, World, for_seeds};
+use shunt_proxy::selection::Selection;
+use shunt_reactor::sim::{
+    HostId, MICROSECOND, MILLISECOND, Options, Random, SECOND, World, for_seeds,
+};
+use shunt_testing::{bytes, simulated};
 use shunt_wire::cql::compression::Algorithm;
+use shunt_wire::cql::envelope::opcode;
+use shunt_wire::cql::message::error_code::WRITE_TIMEOUT;
+use tokio::sync::mpsc;
 
 use support::chaos::{Chaos, network};
 use support::client::ClientMail;
@@ -204,6 +213,52 @@ fn a_proxy_that_ends_gets_connections_back_although_the_control_connection_was_l
     let (tally, counted) = (scene.world.host(client).tally, counted(&scene));
     assert_eq!((tally.right - before.right, tally.refused), (owed, 0), "{tally:?} {counted:?}");
     assert!(has_ended && counted.broken == 0, "{counted:?}");
+}
+
+/// Sends bytes to the proxy.
+fn send(scene: &mut Scene, host: HostId<simulated::Client>, bytes: &[u8]) {
+    scene.world.with(host, |client, io| client.send(io, bytes));
+}
+
+/// A client whose connection is away hears of its requests in flight once it is back.
+#[test]
+fn an_operator_closes_a_client_that_is_away_with_errors() {
+    // The agent needs many packets for the answer.
+    let narrow = Options { window_bytes: 4_096..4_097, ..Options::calm() };
+    let mut scene = scene(7, narrow, 64 << 10);
+    let client = scene.world.add("client", simulated::Client::new(scene.proxy));
+    send(&mut scene, client, &bytes::startup(4, None));
+    let answered = |scene: &mut Scene, count| {
+        let has = |world: &mut World| world.host(client).answers.len() >= count;
+        assert!(scene.world.run_until(20 * SECOND, has));
+        scene.world.with(client, |client, _| std::mem::take(&mut client.answers))
+    };
+    answered(&mut scene, 1);
+    scene.world.run_for(SECOND);
+    send(&mut scene, client, &bytes::insert(4, 1, "a", 300_000));
+    answered(&mut scene, 1);
+    for node in 0..scene.nodes.len() {
+        let is_write = |body: &[u8]| body.windows(6).any(|text| text == b"INSERT");
+        let hook: Hook = Box::new(move |request| match is_write(request.body) {
+            true => Action::Silence,
+            false => Action::Answer,
+        });
+        scene.hook(node, Some(hook));
+    }
+    send(&mut scene, client, &bytes::insert(4, 2, "a", 9));
+    send(&mut scene, client, &bytes::query(4, 3, "SELECT v FROM bench.kv WHERE k = 0x61"));
+    let agents = scene.agents.clone();
+    let is_away = |world: &mut World| agents.iter().any(|agent| world.host(*agent).taken() == 1);
+    assert!(scene.world.run_until(SECOND, is_away));
+    let (sender, mut outcome) = mpsc::channel(1);
+    scene.world.post(scene.cores[0], CoreMail::Kick(Arc::new(Selection::default()), sender));
+    assert!(scene.world.run_until(20 * SECOND, |world| world.host(client).is_closed()));
+    assert_eq!(outcome.try_recv().expect("an outcome").closed, 1);
+    let answers = answered(&mut scene, 2);
+    let codes: Vec<_> = answers.iter().map(|one| (one.stream(), one.opcode())).collect();
+    assert_eq!(codes, [(3, opcode::RESULT), (2, opcode::ERROR)]);
+    assert_eq!(answers[1].error().0, WRITE_TIMEOUT);
+    assert_eq!(counted(&scene).sent, 1, "the client was not away");
 }
 
 /// Kills, pauses and restarts agents, and cuts proxies off from them.

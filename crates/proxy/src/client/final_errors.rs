@@ -15,7 +15,7 @@ use crate::fleet::requests::Unanswered;
 use crate::ids::ClientRef;
 use crate::link::{Pending, Purpose};
 use crate::locks::permission;
-use crate::metrics::Outcome;
+use crate::metrics::{FinalError, Outcome};
 use crate::reply::{self, Answer};
 use crate::retry::failure;
 
@@ -104,6 +104,11 @@ fn answer(core: &mut Core, io: &mut Io, client: ClientRef, stream: i16, error: &
     body.clear();
     error.put(&mut body, version);
     let answer = Answer::plain(opcode::ERROR, stream, &body);
+    let kind = match error.code {
+        error_code::WRITE_TIMEOUT => FinalError::WriteTimeout,
+        _ => FinalError::Overloaded,
+    };
+    core.context.metrics.final_errors.of(kind).add(1);
     reply::write(&mut core.clients, &core.context, io, client.slot, &answer);
     core.scratch.message = body;
 }

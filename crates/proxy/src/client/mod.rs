@@ -201,6 +201,8 @@ pub(crate) struct Client {
     pub(crate) driver: Option<Arc<Driver>>,
     /// True while its connection is with an agent, or on its way.
     pub(crate) is_away: bool,
+    /// True if its connection may not leave, because an operator closes it.
+    pub(crate) stays: bool,
     /// Deadline for READY, or for the answer to a client beyond `clients_max`, nanoseconds.
     pub(crate) handshake_deadline_ns: u64,
     /// Arrival of an incomplete request, nanoseconds; 0 if there is none.
@@ -250,6 +252,7 @@ impl Client {
             identity: None,
             driver: None,
             is_away: false,
+            stays: false,
             handshake_deadline_ns: deadline_ns,
             partial_since_ns: 0,
             untaken_since_ns: 0,

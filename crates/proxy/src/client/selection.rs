@@ -8,6 +8,7 @@ use tokio::sync::mpsc;
 use crate::client::Client;
 use crate::client::identity::PoolNames;
 use crate::config::Network;
+use crate::ids::ClientRef;
 
 /// A condition on a name that a client may lack.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,6 +88,10 @@ pub(crate) struct Eviction {
     /// Slot of the next client.
     pub(crate) next: usize,
     pub(crate) closed: u64,
+    /// Clients whose connections are away, or were when their turn came.
+    pub(crate) away: Vec<ClientRef>,
+    /// Time at which clients are closed wherever their connections are.
+    pub(crate) until_ns: u64,
 }
 
 #[cfg(test)]

@@ -93,7 +93,7 @@ pub(crate) fn offered(core: &mut Core, io: &mut Io, at: LinkRef, answer: &Answer
 /// True if a client's connection may leave: only whole answers are in progress on it.
 fn may_leave(client: &Client) -> bool {
     let is_held = client.stalls.has(Stall::REPLIES) || client.stalls.has(Stall::SWITCH);
-    client.phase == Phase::Ready && !client.is_away && !is_held
+    client.phase == Phase::Ready && !client.is_away && !client.stays && !is_held
 }
 
 /// Notes that the answer to a request that waited for a connection to leave came on its link after

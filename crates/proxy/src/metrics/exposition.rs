@@ -163,6 +163,13 @@ impl Sources {
             None,
             &closed,
         )?;
+        let errors = self.family(|core| &core.final_errors);
+        encoder.counter(
+            "shunt_kick_errors",
+            "Errors to requests in flight of clients that an operator closed.",
+            None,
+            &errors,
+        )?;
         let stalled = self.gauges(|core| &core.clients_stalled);
         let help =
             "Clients from which the proxy does not read now, by reason; a client may have several.";

@@ -125,6 +125,16 @@ labels! {
 }
 
 labels! {
+    /// The error that a request in flight gets when an operator closes its client.
+    pub enum FinalError = "error" {
+        /// The request may have changed something.
+        WriteTimeout = "write_timeout",
+        /// The request changed nothing.
+        Overloaded = "overloaded",
+    }
+}
+
+labels! {
     /// The reason why a client is not read from.
     pub enum StallReason = "reason" {
         /// The ring is not known yet.
@@ -233,6 +243,8 @@ pub struct CoreMetrics {
     pub client_stalls: Family<StallReason, { StallReason::COUNT }>,
     /// Clients that the proxy closed.
     pub clients_closed: Family<Closing, { Closing::COUNT }>,
+    /// Errors to requests in flight of clients that an operator closed.
+    pub final_errors: Family<FinalError, { FinalError::COUNT }>,
     /// Clients closed with an error for their input.
     pub client_protocol_errors: Counter,
     /// Bytes received from clients.

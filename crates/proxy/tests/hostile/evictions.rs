@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use shunt_bench::stub::Action;
 use shunt_proxy::control::CoreMail;
+use shunt_proxy::metrics::FinalError;
 use shunt_proxy::selection::Selection;
 use shunt_reactor::sim::{HostId, MILLISECOND, SECOND};
 use shunt_testing::{Answer, bytes, simulated};
@@ -60,6 +61,9 @@ fn requests_in_flight_get_an_error_that_says_what_is_known() {
         let answers = testbed.take_answers(client);
         assert_eq!(errors(&answers), [(2, OVERLOADED), (3, WRITE_TIMEOUT)], "version {version}");
         assert!(answers.iter().all(|answer| answer.error().1.contains("an operator has closed")));
+        let counted = &testbed.scene.metrics[0].final_errors;
+        let counts = [FinalError::Overloaded, FinalError::WriteTimeout];
+        assert_eq!(counts.map(|error| counted.of(error).get()), [1, 1]);
     }
 }
 
