@@ -187,14 +187,14 @@ fn pass_on(
         return false;
     }
     let (to, kept) = (pending.recipient(), pending.kept);
-    if io.now_ns().saturating_sub(to.received_ns) >= path.context.slow_query_ns {
+    let times = (to.received_ns, to.sent_ns);
+    let mut end = End::new(times, io.now_ns(), 0, answer.body.len());
+    if end.time_ns() >= path.context.slow_query_ns {
         record_slow(link, path, io, pending);
     }
     let mut digest = pending.plan.digest;
     if to.client.is_client() && path.reports.digests.is_on() {
-        let bytes_in = path.retained.length(kept);
-        let times = (to.received_ns, to.sent_ns);
-        let end = End::new(times, io.now_ns(), bytes_in, answer.body.len());
+        end.bytes_in = path.retained.length(kept) as u64;
         if !path.reports.digests.count(pending.plan.digest, &end) {
             digest = count_unknown(link, path, io, pending, &end);
         }
@@ -205,10 +205,10 @@ fn pass_on(
     link.streams.remove(answer.stream);
     if let Some(node) = node {
         node.in_flight = node.in_flight.saturating_sub(1);
-        node.metrics.latency_ns.record(io.now_ns().saturating_sub(to.sent_ns));
+        node.metrics.latency_ns.record(end.node_ns);
     }
     path.retained.release_on(link, io, kept);
-    reply::deliver(path.clients, path.context, io, to, answer, Outcome::Ok);
+    reply::deliver_end(path.clients, path.context, io, to, answer, Outcome::Ok, &end);
     true
 }
 

@@ -89,6 +89,12 @@ impl End {
             error: None,
         }
     }
+
+    /// Nanoseconds from the request to its answer.
+    #[inline]
+    pub(crate) fn time_ns(&self) -> u64 {
+        self.wait_ns + self.node_ns
+    }
 }
 
 /// A request that the proxy itself serves, on locks or in a transaction: the facts for its row that

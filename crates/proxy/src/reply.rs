@@ -48,25 +48,39 @@ pub(crate) fn deliver(
     answer: &Answer<'_>,
     outcome: Outcome,
 ) {
+    let times = (to.received_ns, to.sent_ns);
+    let mut end = End::new(times, io.now_ns(), 0, answer.body.len());
+    if answer.opcode == opcode::ERROR {
+        end.error = ends::error_of(clients.find(to.client), answer, outcome);
+    }
+    deliver_end(clients, context, io, to, answer, outcome, &end);
+}
+
+/// Passes on an answer that ends a query like this.
+#[inline]
+pub(crate) fn deliver_end(
+    clients: &mut Clients,
+    context: &Context,
+    io: &mut Io,
+    to: Recipient,
+    answer: &Answer<'_>,
+    outcome: Outcome,
+    end: &End,
+) {
     context.metrics.count_end(to.client, outcome);
-    let time_ns = io.now_ns().saturating_sub(to.received_ns);
     let Some(client) = clients.find_mut(to.client) else {
         if to.client == ClientRef::PROXY || to.client == ClientRef::PART {
             let Answer { flags, opcode, body, .. } = *answer;
             let is_part = to.client == ClientRef::PART;
             clients.inbox.put(&Kept { stream: to.stream, is_part, flags, opcode, body });
         } else {
-            context.metrics.latency_ns.record(time_ns);
+            context.metrics.latency_ns.record(end.time_ns());
         }
         return;
     };
-    context.metrics.latency_ns.record(time_ns);
+    context.metrics.latency_ns.record(end.time_ns());
     client.in_flight = client.in_flight.saturating_sub(1);
-    let mut end = End::new((to.received_ns, to.sent_ns), io.now_ns(), 0, answer.body.len());
-    if answer.opcode == opcode::ERROR {
-        end.error = attribution::error_of(Some(client), answer, outcome);
-    }
-    client.traffic.end(&end);
+    client.traffic.end(end);
     write(clients, context, io, to.client.slot, &Answer { stream: to.stream, ..*answer });
 }
 

@@ -1,6 +1,6 @@
 //! The times of one client's last queries in 300 bytes, and those of a group of clients.
 
-use crate::time_buckets::TimeBuckets;
+use crate::time_buckets::{TimeBuckets, is_sampled, sample_weight};
 
 /// Buckets: two for each power of two of microseconds. The last one takes all times from 12 s on.
 const BUCKETS: usize = 48;
@@ -9,14 +9,21 @@ type Scale = TimeBuckets<1, BUCKETS>;
 const HALVED_AT: u16 = 1 << 15;
 
 /// Times of a client's last queries, with their parts in the proxy and at nodes; older ones count
-/// less.
+/// less. After the first few times, parts are those of a sample: most queries change only the
+/// fields in front.
 #[derive(Clone, Copy, Debug)]
+#[repr(C)]
 pub(crate) struct RecentTimes {
+    /// Sum of the buckets of `total`.
+    count: u16,
     total: [u16; BUCKETS],
     wait: [u16; BUCKETS],
     node: [u16; BUCKETS],
-    /// Sum of the buckets of `total`.
-    count: u16,
+}
+
+impl RecentTimes {
+    /// Bytes of the fields that each query changes.
+    pub(super) const HOT_BYTES: usize = std::mem::offset_of!(RecentTimes, wait);
 }
 
 // Each client has one.
@@ -25,7 +32,7 @@ const _: () = assert!(size_of::<RecentTimes>() <= 300);
 impl Default for RecentTimes {
     fn default() -> Self {
         let none = [0; BUCKETS];
-        Self { total: none, wait: none, node: none, count: 0 }
+        Self { count: 0, total: none, wait: none, node: none }
     }
 }
 
@@ -33,13 +40,22 @@ impl RecentTimes {
     /// Adds the time of a query: nanoseconds in the proxy, and at the node.
     #[inline]
     pub(crate) fn add(&mut self, wait_ns: u64, node_ns: u64) {
+        self.total[Scale::bucket_of((wait_ns + node_ns) / 1_000)] += 1;
+        self.count += 1;
+        if is_sampled(self.count.into()) {
+            self.add_parts(wait_ns, node_ns);
+        }
+    }
+
+    #[cold]
+    fn add_parts(&mut self, wait_ns: u64, node_ns: u64) {
+        // The weight is 16 at most, and `halve` keeps each bucket far below the largest number.
+        let weight = sample_weight(self.count.into()) as u16;
+        self.wait[Scale::bucket_of(wait_ns / 1_000)] += weight;
+        self.node[Scale::bucket_of(node_ns / 1_000)] += weight;
         if self.count >= HALVED_AT {
             self.halve();
         }
-        self.total[Scale::bucket_of((wait_ns + node_ns) / 1_000)] += 1;
-        self.wait[Scale::bucket_of(wait_ns / 1_000)] += 1;
-        self.node[Scale::bucket_of(node_ns / 1_000)] += 1;
-        self.count += 1;
     }
 
     #[cold]

@@ -1,5 +1,7 @@
 //! The number of a client's queries, their rate, bytes, errors and times.
 
+use std::mem::offset_of;
+
 use shunt_admin::Label as _;
 
 use super::times::{GroupTimes, RecentTimes};
@@ -31,21 +33,26 @@ impl Errors {
     }
 }
 
-/// The queries of one client.
+/// The queries of one client. Most queries and answers change its first two cache lines alone.
 #[derive(Clone, Debug, Default)]
+#[repr(C, align(64))]
 pub(crate) struct Traffic {
     /// Queries so far.
     queries: u64,
+    bytes_in: u64,
+    bytes_out: u64,
+    times: RecentTimes,
     /// Queries at the last measurement of the rate, and its time, nanoseconds.
     measured: (u64, u64),
     /// Queries in a second, between the last two measurements.
     per_second: u64,
     /// Queries that ended with an error, by its kind.
     errors: [u32; ErrorKind::COUNT],
-    bytes_in: u64,
-    bytes_out: u64,
-    times: RecentTimes,
 }
+
+/// Bytes of two cache lines.
+const HOT_BYTES_MAX: usize = 2 * 64;
+const _: () = assert!(offset_of!(Traffic, times) + RecentTimes::HOT_BYTES <= HOT_BYTES_MAX);
 
 impl Traffic {
     /// Counts a query with a body of this length.

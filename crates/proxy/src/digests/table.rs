@@ -52,8 +52,9 @@ pub struct Origin {
     pub role: Option<Arc<str>>,
 }
 
-/// A digest of one core. A query reads and writes four cache lines of it: the first, which has its
-/// number and its sums, and those of the buckets of its time and of the two parts.
+/// A digest of one core. A query reads and writes two cache lines of it: the first, which has its
+/// number and its sums, and that of the bucket of its time. A sampled one writes two more, those of
+/// the buckets of the two parts.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub struct DigestRow {
