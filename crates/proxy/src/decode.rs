@@ -378,7 +378,7 @@ fn forward(client: &mut Client, path: Path<'_>, io: &mut Io, request: &Request<'
         return forward_other(client, path, io, request);
     }
     let Some(pool) = client.pool else { return Forwarded::Closed };
-    match route::plan_execute(path.router, request.header, request.body) {
+    match route::plan_execute(path.router, pool, request.header, request.body) {
         Ok(plan) if plan.after.is_for_the_proxy() => Forwarded::Special(plan),
         Ok(plan) => send(client, path, io, request, (pool, plan)),
         Err(error) => Forwarded::Malformed(error),

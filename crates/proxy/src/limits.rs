@@ -440,6 +440,12 @@ pub const DIGEST_STALE_NS: u64 = 3_600 * SECOND_NS;
 /// Tables of which a core keeps hot keys, 5 KiB each.
 pub const HOT_KEY_TABLES_MAX: usize = 32;
 
+/// Tables without a place that replace another in a tick of a core.
+pub const HOT_KEY_REPLACEMENTS_TICK_MAX: usize = 8;
+
+/// Those of them that one account may have.
+pub const HOT_KEY_REPLACEMENTS_OF_ACCOUNT_TICK_MAX: usize = 4;
+
 /// Bytes of a key that are kept.
 pub const HOT_KEY_BYTES_MAX: usize = 48;
 

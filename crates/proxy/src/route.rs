@@ -21,8 +21,10 @@ use shunt_wire::cql::message::{
 use shunt_wire::cql::statement::{self, Identifier, Kind, Statement, routing_key};
 use shunt_wire::error::DecodeError;
 
+use crate::client::account::Account;
 use crate::hot_keys::HotKeys;
 use crate::ids::PoolId;
+use crate::link::Pools;
 use crate::locks::recognition as locks;
 use crate::metrics::QueryKind;
 use crate::plan::{After, NO_STATEMENT, Plan, Work, after_of, is_on_admin_tables, work_of};
@@ -152,6 +154,7 @@ fn is_refused_on_locks(router: &Router, text: &str, session: Option<&str>) -> bo
 #[inline(always)]
 pub(crate) fn plan_execute(
     router: &mut Router,
+    pool: PoolId,
     header: &Header,
     body: &[u8],
 ) -> Result<Plan, DecodeError> {
@@ -180,7 +183,8 @@ pub(crate) fn plan_execute(
         plan.alone = plan.conditional || execute.doubtful;
         if router.hot_keys.is_due() {
             let key = learned.routing_key(&execute.values, &mut router.key_scratch);
-            sample_statement(&mut router.hot_keys, learned.statement, token, key);
+            let account = account_of(&router.pools, pool);
+            sample_statement(&mut router.hot_keys, account, learned.statement, token, key);
         }
     }
     if !router.modes.is_empty()
@@ -408,15 +412,23 @@ fn text_placement(
     let token = token::token(scratch);
     if counts && router.hot_keys.is_due() {
         let names = (&keyspace, parsed.table.as_ref());
-        sample_text(&mut router.hot_keys, work_of(parsed.kind), token, scratch, names);
+        let (account, work) = (account_of(&router.pools, pool), work_of(parsed.kind));
+        sample_text(&mut router.hot_keys, account, (work, token, scratch), names);
     }
     Some((placed, token))
+}
+
+/// The account of a pool's clients.
+#[cold]
+fn account_of(pools: &Pools, pool: PoolId) -> Account {
+    pools.get(pool).map_or(Account::default(), |pool| pool.account)
 }
 
 /// Shows the key of a prepared statement to its table's sketch.
 #[cold]
 fn sample_statement(
     hot_keys: &mut HotKeys,
+    account: Account,
     statement: &PreparedStatement,
     token: Token,
     key: Option<&[u8]>,
@@ -425,21 +437,20 @@ fn sample_statement(
     let (Some(key), Some((keyspace, table))) = (key, statement.table()) else { return };
     let is_table = |known: &str, name: &str| known == keyspace && name == table;
     let name = || (keyspace.into(), table.into());
-    hot_keys.add((statement.work, token, key), is_table, name);
+    hot_keys.add(account, (statement.work, token, key), is_table, name);
 }
 
 /// Shows the key of a text to its table's sketch.
 #[cold]
 fn sample_text(
     hot_keys: &mut HotKeys,
-    work: Work,
-    token: Token,
-    key: &[u8],
+    account: Account,
+    (work, token, key): (Work, Token, &[u8]),
     (keyspace, table): (&Identifier<'_>, Option<&Identifier<'_>>),
 ) {
     hot_keys.go_on();
     let Some(table) = table else { return };
     let is_table = |known: &str, name: &str| keyspace.matches(known) && table.matches(name);
     let name = || (keyspace.to_string().into(), table.to_string().into());
-    hot_keys.add((work, token, key), is_table, name);
+    hot_keys.add(account, (work, token, key), is_table, name);
 }

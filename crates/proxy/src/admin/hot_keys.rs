@@ -48,33 +48,52 @@ struct Hot {
 /// A core's sketch, and the queries per second for which one of its samples stands.
 type Weighed = (Sketch, f64);
 
+/// The sketches of one table.
+#[derive(Default)]
+struct TableSketches {
+    reads: Vec<Weighed>,
+    writes: Vec<Weighed>,
+    /// Queries per second that it may have had without a place on the cores, beyond those of a
+    /// table without any place.
+    missed: f64,
+}
+
 async fn ask_cores(mailboxes: &[Mailbox], patience: Duration, with_values: bool) -> Value {
-    let mut tables = BTreeMap::<(Box<str>, Box<str>), [Vec<Weighed>; 2]>::new();
+    let mut tables = BTreeMap::<(Box<str>, Box<str>), TableSketches>::new();
     let (mut sample, mut window_ns) = (0, 0);
+    // Queries per second of a table without any place.
+    let mut missed = 0.0;
     let take = |answer: CoreHotKeys| {
         (sample, window_ns) = (answer.sample, window_ns.max(answer.window_ns));
         let seconds = answer.window_ns.max(1) as f64 / 1e9;
         let weight = f64::from(answer.sample) / seconds;
+        let missed_here = f64::from(answer.missed_max) * weight;
+        missed += missed_here;
         for table in answer.tables {
-            let [reads, writes] = tables.entry((table.keyspace, table.table)).or_default();
-            reads.extend(table.reads.into_iter().map(|sketch| (sketch, weight)));
-            writes.extend(table.writes.into_iter().map(|sketch| (sketch, weight)));
+            let missed_of_table = f64::from(table.missed_max()) * weight;
+            let all = tables.entry((table.keyspace, table.table)).or_default();
+            all.missed += missed_of_table - missed_here;
+            all.reads.extend(table.reads.into_iter().map(|sketch| (sketch, weight)));
+            all.writes.extend(table.writes.into_iter().map(|sketch| (sketch, weight)));
         }
         answer.core
     };
     let missing = ask_all(mailboxes, patience, CoreMail::HotKeys, take).await;
     let mut rows = Vec::new();
-    for ((keyspace, table), [reads, writes]) in &tables {
+    for ((keyspace, table), TableSketches { reads, writes, missed: more }) in &tables {
         let named =
             printable_to(&format!("{keyspace}.{table}"), limits::SLOW_QUERY_TABLE_BYTES_MAX);
-        rows.extend(hot_of(reads, writes).into_iter().map(|hot| (named.clone(), hot)));
+        let hot = hot_of(reads, writes, (missed + more).max(0.0));
+        rows.extend(hot.into_iter().map(|hot| (named.clone(), hot)));
     }
     rows.sort_by(|(_, one), (_, other)| rate(other).total_cmp(&rate(one)));
-    let rows: Vec<Value> = rows.iter().map(|(table, hot)| shown(table, hot, with_values)).collect();
+    let window_ms = window_ns / 1_000_000;
+    let shown = |(table, hot): &(String, Hot)| shown(table, hot, window_ms, with_values);
+    let rows: Vec<Value> = rows.iter().map(shown).collect();
     json!({
         "hot_keys": rows,
         "sample": sample,
-        "window_ms": window_ns / 1_000_000,
+        "window_ms": window_ms,
         "cores_missing": missing,
     })
 }
@@ -83,11 +102,11 @@ fn rate(hot: &Hot) -> f64 {
     hot.reads + hot.writes
 }
 
-/// The hottest keys of a table.
-fn hot_of(reads: &[Weighed], writes: &[Weighed]) -> Vec<Hot> {
+/// The hottest keys of a table, of which so many queries per second may have been missed while it
+/// had no place.
+fn hot_of(reads: &[Weighed], writes: &[Weighed], mut missed: f64) -> Vec<Hot> {
     let (mut found, mut places) = (Vec::<Hot>::new(), HashMap::new());
-    // Every sketch without the key may have missed some of its queries.
-    let mut missed = 0.0;
+    // Each sketch without the key may have missed some of its queries, too.
     for (is_read, sketches) in [(true, reads), (false, writes)] {
         for (sketch, weight) in sketches {
             let missed_here = f64::from(sketch.missed_max()) * weight;
@@ -114,7 +133,7 @@ fn hot_of(reads: &[Weighed], writes: &[Weighed]) -> Vec<Hot> {
     found
 }
 
-fn shown(table: &str, hot: &Hot, with_values: bool) -> Value {
+fn shown(table: &str, hot: &Hot, window_ms: u64, with_values: bool) -> Value {
     let rounded = |rate: f64| (rate * 10.0).round() / 10.0;
     let key =
         if with_values { key_shown(&hot.entry) } else { format!("token {}", hot.entry.token) };
@@ -125,6 +144,7 @@ fn shown(table: &str, hot: &Hot, with_values: bool) -> Value {
         "reads_per_s": rounded(hot.reads),
         "writes_per_s": rounded(hot.writes),
         "error": rounded(hot.error),
+        "window_ms": window_ms,
     })
 }
 
@@ -159,12 +179,15 @@ mod tests {
     fn keys_of_several_cores_add_up_and_single_samples_are_left_out() {
         let reads = [(sketch(&[(b"ab", 10), (b"c", 1)]), 2.0), (sketch(&[(b"ab", 5)]), 4.0)];
         let writes = [(sketch(&[(b"abc", 3)]), 1.0)];
-        let found = hot_of(&reads, &writes);
+        let found = hot_of(&reads, &writes, 0.0);
         let rates: Vec<_> =
             found.iter().map(|hot| (hot.entry.key(), hot.reads, hot.writes, hot.error)).collect();
         let expected: [(&[u8], f64, f64, f64); 2] =
             [(b"ab", 40.0, 0.0, 0.0), (b"abc", 0.0, 3.0, 0.0)];
         assert_eq!(rates, expected);
+        let errors: Vec<_> =
+            hot_of(&reads, &writes, 8.0).iter().map(|hot| (hot.reads, hot.error)).collect();
+        assert_eq!(errors, [(40.0, 8.0), (0.0, 8.0)], "of a table without a place for a while");
     }
 
     /// The numbers are powers of two, so that sums of them are exact.
@@ -176,7 +199,7 @@ mod tests {
         with_error.add(4, b"late");
         let [of_full, of_small] = [sketch(&full), sketch(&[(b"late", 2)])];
         let reads = [(with_error, 2.0), (of_full, 4.0)];
-        let found = hot_of(&reads, &[(of_small, 8.0)]);
+        let found = hot_of(&reads, &[(of_small, 8.0)], 0.0);
         let late = found.iter().find(|hot| hot.entry.key() == b"late").expect("it is hot");
         assert_eq!((late.reads, late.writes, late.sure), (10.0, 16.0, 3));
         assert_eq!(late.error, 4.0 * 2.0 + 4.0 * 4.0);
@@ -194,15 +217,15 @@ mod tests {
                 (sketch, 1.0)
             })
             .collect();
-        let found = hot_of(&all[..5_000], &all[5_000..]);
+        let found = hot_of(&all[..5_000], &all[5_000..], 0.0);
         assert_eq!((found.len(), found[0].reads, found[0].writes), (1, 10_000.0, 10_000.0));
     }
 
     #[test]
     fn a_key_shows_as_text_or_in_hexadecimal_and_only_if_wanted() {
         let show = |key: &[u8], with_values| {
-            let found = hot_of(&[(sketch(&[(key, 2)]), 1.0)], &[]);
-            shown("t", &found[0], with_values)["key"].as_str().expect("text").to_owned()
+            let found = hot_of(&[(sketch(&[(key, 2)]), 1.0)], &[], 0.0);
+            shown("t", &found[0], 30_000, with_values)["key"].as_str().expect("text").to_owned()
         };
         assert_eq!(show(b"item-1", true), "'item-1'");
         assert_eq!(show(b"\x1b[2J", true), "0x1b5b324a");

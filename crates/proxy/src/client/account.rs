@@ -20,7 +20,7 @@ const IGNORES_AUTHZID: &str = "org.apache.cassandra.auth.PasswordAuthenticator";
 
 /// The account of a login, as a number that reveals nothing of a password. Two roles with the same
 /// number, one pair in 2^64, have one share together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Account(u64);
 
 impl Account {

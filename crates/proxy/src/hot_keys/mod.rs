@@ -3,38 +3,22 @@
 //! Routing computes the key of a query anyway. One query in `hot_keys_sample`, at random distances,
 //! shows its key to the sketch of its table ([`sketch`]), and all others only count down. A table
 //! has a sketch for reads and one for writes, of this window and of the last one. All of that has a
-//! fixed size: whatever clients send, nothing is allocated but the names of a few tables.
+//! fixed size: whatever clients send, nothing is allocated but the names of a few tables
+//! ([`tables`]).
 //!
 //! Keys are values of clients. The page shows them only if `log_values` says so, and tokens
 //! otherwise.
 
 pub mod sketch;
+pub mod tables;
 
 use shunt_topology::Token;
 use tokio::sync::mpsc;
 
+use crate::client::account::Account;
 use crate::limits;
 use crate::plan::Work;
-use sketch::Sketch;
-
-/// The keys of one table.
-#[derive(Clone, Debug)]
-pub struct TableKeys {
-    /// The table's keyspace.
-    pub keyspace: Box<str>,
-    /// The table's name.
-    pub table: Box<str>,
-    /// Reads of the present window and of the last one.
-    pub reads: [Sketch; 2],
-    /// Writes of the same.
-    pub writes: [Sketch; 2],
-}
-
-impl TableKeys {
-    fn is_unused(&self) -> bool {
-        self.reads.iter().chain(&self.writes).all(|sketch| sketch.samples() == 0)
-    }
-}
+use tables::{TableKeys, Tables};
 
 /// The hot keys of one core, for the admin pages.
 #[derive(Debug)]
@@ -47,6 +31,8 @@ pub struct CoreHotKeys {
     pub window_ns: u64,
     /// The tables, in no order.
     pub tables: Vec<TableKeys>,
+    /// Samples that a table without a place has at most.
+    pub missed_max: u32,
 }
 
 /// The owner of a core's sketches.
@@ -56,7 +42,7 @@ pub(crate) struct HotKeys {
     left: u64,
     /// State of the generator of distances; never 0.
     seed: u64,
-    tables: Vec<TableKeys>,
+    tables: Tables,
     /// Begin of the present window and of the last one, nanoseconds.
     begun_ns: [u64; 2],
 }
@@ -64,7 +50,7 @@ pub(crate) struct HotKeys {
 impl HotKeys {
     pub(crate) fn new(sample: u32, seed: u64) -> Self {
         let seed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-        let mut keys = Self { sample, left: 0, seed, tables: Vec::new(), begun_ns: [0; 2] };
+        let mut keys = Self { sample, left: 0, seed, tables: Tables::default(), begun_ns: [0; 2] };
         keys.set_sample(sample, 0);
         keys
     }
@@ -73,7 +59,7 @@ impl HotKeys {
     pub(crate) fn set_sample(&mut self, sample: u32, now_ns: u64) {
         if sample != self.sample {
             // The counts of two rates do not add up.
-            self.tables.clear();
+            self.tables = Tables::default();
             self.begun_ns = [now_ns; 2];
         }
         self.sample = sample;
@@ -99,19 +85,17 @@ impl HotKeys {
         1 + self.seed % (2 * u64::from(self.sample) - 1)
     }
 
-    /// Adds the key of the query that was due. `is_table`: compares a keyspace and a name with its
-    /// table's; `name`: makes the two.
+    /// Adds the key of the query of this account that was due. `is_table`: compares a keyspace and
+    /// a name with its table's; `name`: makes the two.
     #[cold]
     pub(crate) fn add(
         &mut self,
+        account: Account,
         (work, token, key): (Work, Token, &[u8]),
         is_table: impl Fn(&str, &str) -> bool,
         name: impl FnOnce() -> (Box<str>, Box<str>),
     ) {
-        let mut tables = self.tables.iter();
-        let place = tables.position(|table| is_table(&table.keyspace, &table.table));
-        let Some(place) = place.or_else(|| self.place_for(name)) else { return };
-        let Some(table) = self.tables.get_mut(place) else { return };
+        let Some(table) = self.tables.find(account, is_table, name) else { return };
         match work {
             Work::Read => table.reads[0].add(token.0, key),
             Work::Write => table.writes[0].add(token.0, key),
@@ -125,27 +109,9 @@ impl HotKeys {
         self.left = self.distance();
     }
 
-    /// A place for a new table, if there is room or a table without queries.
-    fn place_for(&mut self, name: impl FnOnce() -> (Box<str>, Box<str>)) -> Option<usize> {
-        let place = match self.tables.len() {
-            length if length < limits::HOT_KEY_TABLES_MAX => length,
-            _ => self.tables.iter().position(TableKeys::is_unused)?,
-        };
-        let (keyspace, table) = name();
-        if keyspace.len().max(table.len()) > limits::KEYSPACE_NAME_BYTES_MAX {
-            return None;
-        }
-        let keys =
-            TableKeys { keyspace, table, reads: Default::default(), writes: Default::default() };
-        match self.tables.get_mut(place) {
-            Some(unused) => *unused = keys,
-            None => self.tables.push(keys),
-        }
-        Some(place)
-    }
-
-    /// Begins a new window, if it is time.
+    /// Begins a tick, and a new window if it is time.
     pub(crate) fn tick(&mut self, now_ns: u64) {
+        self.tables.begin_tick();
         if self.begun_ns[0] == 0 {
             self.begun_ns = [now_ns; 2];
         }
@@ -153,20 +119,16 @@ impl HotKeys {
             return;
         }
         self.begun_ns = [now_ns, self.begun_ns[0]];
-        for table in &mut self.tables {
-            for sketches in [&mut table.reads, &mut table.writes] {
-                sketches.swap(0, 1);
-                sketches[0].clear();
-            }
-        }
+        self.tables.begin_window();
     }
 
     /// Answers the admin pages.
     pub(crate) fn report(&self, core: usize, now_ns: u64, answer: &mpsc::Sender<CoreHotKeys>) {
         let window_ns = now_ns.saturating_sub(self.begun_ns[1]);
-        let (sample, tables) = (self.sample, self.tables.clone());
+        let (sample, tables) = (self.sample, self.tables.all().to_vec());
+        let missed_max = self.tables.missed_max();
         // The requester has gone, or has room for the answer of each core.
-        let _ = answer.try_send(CoreHotKeys { core, sample, window_ns, tables });
+        let _ = answer.try_send(CoreHotKeys { core, sample, window_ns, tables, missed_max });
     }
 }
 
@@ -177,7 +139,8 @@ mod tests {
     fn add(keys: &mut HotKeys, table: &str, key: &str) {
         let token = Token(key.bytes().fold(7, |sum, byte| sum * 31 + i64::from(byte)));
         let is_table = |_: &str, name: &str| name == table;
-        keys.add((Work::Read, token, key.as_bytes()), is_table, || ("shop".into(), table.into()));
+        let name = || ("shop".into(), table.into());
+        keys.add(Account::default(), (Work::Read, token, key.as_bytes()), is_table, name);
     }
 
     #[test]
@@ -199,30 +162,17 @@ mod tests {
     }
 
     #[test]
-    fn tables_are_bounded_and_unused_ones_make_room() {
-        let mut keys = HotKeys::new(1, 7);
-        let second = limits::HOT_KEY_WINDOW_NS;
-        (0..10_000).for_each(|number| add(&mut keys, &format!("t{number}"), "k"));
-        assert_eq!(keys.tables.len(), limits::HOT_KEY_TABLES_MAX);
-        assert!(!keys.tables.iter().any(|table| &*table.table == "t9999"));
-        (1..4).for_each(|window| keys.tick(window * second));
-        add(&mut keys, "t9999", "k");
-        assert_eq!(keys.tables.len(), limits::HOT_KEY_TABLES_MAX);
-        assert!(keys.tables.iter().any(|table| &*table.table == "t9999"));
-    }
-
-    #[test]
     fn a_window_shows_until_the_next_but_one() {
         let mut keys = HotKeys::new(1, 7);
         keys.tick(limits::HOT_KEY_WINDOW_NS);
         add(&mut keys, "t", "k");
         keys.tick(2 * limits::HOT_KEY_WINDOW_NS - 1);
-        assert_eq!(keys.tables[0].reads[0].samples(), 1);
+        assert_eq!(keys.tables.all()[0].reads[0].samples(), 1);
         keys.tick(2 * limits::HOT_KEY_WINDOW_NS);
-        let reads = &keys.tables[0].reads;
+        let reads = &keys.tables.all()[0].reads;
         assert_eq!((reads[0].samples(), reads[1].samples()), (0, 1));
         keys.tick(3 * limits::HOT_KEY_WINDOW_NS);
-        assert!(keys.tables[0].is_unused());
+        assert_eq!(keys.tables.all()[0].reads[1].samples(), 0);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use shunt_wire::cql::statement;
 
 use super::*;
 use crate::client::account::Account;
+use crate::ids::PoolId;
 use crate::multiget::reasons::Whole;
 use crate::plan::After;
 use crate::prepared::{PreparedStatement, PreparedStore};
@@ -34,7 +35,7 @@ fn planned(mode: Option<&str>) -> After {
         &QueryParams::simple(Consistency::ONE),
     );
     let header = Header::request(4, 1, opcode::EXECUTE);
-    route::plan_execute(&mut router, &header, &body).unwrap().after
+    route::plan_execute(&mut router, PoolId::NONE, &header, &body).unwrap().after
 }
 
 #[test]

@@ -39,7 +39,7 @@ pub(crate) fn is_taken(core: &mut Core, io: &mut Io, pending: &Pending, body: &[
 /// statement that was evicted since may be on any table.
 fn is_for_proxies(router: &mut Router, pool: PoolId, header: &Header, body: &[u8]) -> bool {
     let planned = match header.opcode {
-        opcode::EXECUTE => route::plan_execute(router, header, body),
+        opcode::EXECUTE => route::plan_execute(router, pool, header, body),
         _ => route::plan(router, pool, header, body),
     };
     let is_kept = |after| matches!(after, After::Transaction | After::Lock | After::Unprepared);

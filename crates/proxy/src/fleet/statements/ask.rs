@@ -116,7 +116,7 @@ fn plan(core: &mut Core, pool: PoolId, version: u8, op: u8, body: &[u8]) -> Opti
     let length = body.len() as u32;
     let header = Header { version, response: false, flags: 0, stream: 0, opcode: op, length };
     let planned = match op {
-        opcode::EXECUTE => route::plan_execute(&mut core.router, &header, body),
+        opcode::EXECUTE => route::plan_execute(&mut core.router, pool, &header, body),
         _ => route::plan(&mut core.router, pool, &header, body),
     };
     // What is asked here is what transactions and locks are made of, and no page of a node's own
