@@ -4,6 +4,8 @@
 //! the cores for their clients, their slow queries, the members of the fleet and the locks that
 //! clients wait for. The main thread makes the changes.
 
+mod alert_kinds;
+mod alerts;
 pub(crate) mod core_answers;
 mod clients;
 mod connections;
@@ -52,6 +54,7 @@ pub struct Admin {
     listening: Vec<SocketAddr>,
     draining: AtomicBool,
     heartbeats: Heartbeats,
+    alerts: alerts::Seen,
     clients: Clients,
     connections: connections::Connections,
     failed_logins: failed_logins::FailedLogins,
@@ -92,6 +95,7 @@ impl Admin {
             listening,
             draining: AtomicBool::new(false),
             heartbeats,
+            alerts: alerts::Seen::default(),
             clients,
             connections,
             failed_logins,
@@ -173,7 +177,9 @@ impl Part for Admin {
         ("shunt_query_duration_seconds", self.sources.traces.exemplars.all())
     }
 
+    /// Shunt looks once a second, and so the alerts are looked at as well.
     fn stuck(&self, now: Instant) -> Map<String, Json> {
+        alerts::look(self);
         let cores = &self.sources.cores;
         let stuck = self.heartbeats.stuck(cores.iter().map(|core| core.turns.get()), now);
         let stuck: Vec<usize> = stuck.into_iter().map(|index| cores[index].core).collect();

@@ -41,10 +41,17 @@ const OTHERS: Column = column(
 pub static ADMIN_TABLES: &[Table] = &[
     table(
         "alerts",
-        "conditions of the fleet that an operator must look at",
-        (1, 0),
-        Source::Page("status", "/fleet/alerts"),
-        &[column("alert", "text", "", "the condition and its remedy")],
+        "conditions that an operator must look at, the most severe first",
+        (1, 1),
+        Source::Page("status", "/alerts"),
+        &[
+            column("severity", "text", "/severity", "`page`: clients feel it; `ticket` or `note`"),
+            column("alert", "text", "/text", "the condition"),
+            column("name", "text", "/name", "name in the runbook"),
+            column("since", "timestamp", "/since_unix_ms", "time at which it was first seen"),
+            column("remedy", "text", "/remedy", "what to do"),
+            column("runbook", "text", "/runbook", "page with more about it"),
+        ],
     ),
     table(
         "certificates",
@@ -233,6 +240,7 @@ pub static ADMIN_TABLES: &[Table] = &[
             column("reads_per_second", "double", "/reads_per_s", "reads per second"),
             column("writes_per_second", "double", "/writes_per_s", "writes per second"),
             column("error_per_second", "double", "/error", "largest possible error of either rate"),
+            column("window_ms", "bigint", "/window_ms", "time that the rates are of"),
         ],
     ),
     table("links", "connections to nodes", (1, 2), Source::Page("links", "/links"), LINKS),

@@ -225,47 +225,16 @@ function path(name, most, now) {
   return steps.join("");
 }
 
-// ---- alerts: what is wrong, what to do, and the rule of docs/alerts.md that goes with it
+// ---- alerts of a proxy, which it computes
 
-function alerts(status, config) {
-  const found = [];
-  const add = (what, advice, rule = "", isQuiet = false) => found.push({ what, advice, rule, isQuiet });
-  if (!status.ready) {
-    add(`Not ready: ${status.reason}`, "docs/monitoring.md, “When /readyz says 503”, says what each reason asks for.");
-  }
-  const nodes = status.ring ? status.ring.nodes : [];
-  for (const node of nodes.filter((node) => !node.up)) {
-    add(`Node ${node.address} is down`, "Look at the node. Its queries go to other replicas.");
-  }
-  const isCutOff = (node) => node.up && node.links === 0 && node.datacentre === status.ring.datacentre;
-  const hasLinks = nodes.some((node) => node.links > 0);
-  for (const node of nodes.filter((node) => isCutOff(node) && (hasLinks || status.clients > 0))) {
-    add(`Node ${node.address} is up, and the proxy has no link to it`,
-      "The log says why (“giving up a link to a node”). Then check the node, the network to it, and username.",
-      hasLinks ? "ShuntNodeUnreachable" : "ShuntWithoutLinks");
-  }
-  if (status.ring && !status.control_connected) {
-    add("The proxy has no control connection",
-      "Check the contact points, firewalls and username. The proxy routes by the ring as it last saw it.", "ShuntRingViewOld");
-  }
-  for (const core of status.client_groups.cores_missing) {
-    add(`Core ${core} did not answer in time`,
-      "Check /healthz and the end of the log, and whether the machine was paused.", "ShuntLoopStandsStill");
-  }
-  for (const what of status.fleet ? status.fleet.alerts : []) {
-    add(`Fleet: ${what}`, "shunt fleet status; docs/monitoring.md explains the fields of fleet in Status.");
-  }
-  if (config && !config.reload.success) {
-    add(`The configuration was refused: ${config.reload.problems.join("; ")}`,
-      "Correct the file, then run shunt reload. The former options stay in force.", "ShuntConfigurationRefused");
-  }
-  for (const [name, seconds] of state.certificates.filter(([, seconds]) => seconds < 14 * 24 * 3600)) {
-    const when = seconds < 0 ? "has expired" : `expires in ${duration(seconds)}`;
-    const which = name.slice(name.indexOf("{"));
-    add(`A certificate ${when}: ${which}`, "docs/tls.md, “Renew certificates”.", "ShuntCertificateExpires");
-  }
-  const waiting = config ? config.options.filter((option) => option.restart_needed).map((option) => option.key) : [];
-  if (waiting.length) add(`New values wait for a restart: ${waiting.join(", ")}`, "Start the proxy again.", "", true);
+function alerts(status) {
+  const since = (alert) => `since ${new Date(alert.since_unix_ms).toISOString().slice(0, 19).replace("T", " ")} UTC`;
+  const capital = (text) => text[0].toUpperCase() + text.slice(1);
+  const found = status.alerts.map((alert) => ({
+    what: `${capital(alert.text)} (${since(alert)})`, advice: `${capital(alert.remedy)}.`, rule: alert.name, isQuiet: alert.severity === "note",
+  }));
+  const omitted = status.alerts_omitted;
+  if (omitted) found.push({ what: `${omitted} more alerts`, advice: "", rule: "", isQuiet: false });
   return found;
 }
 
@@ -503,7 +472,7 @@ function show() {
   state.version ||= status.version;
   const isOld = state.version !== status.version ? "; load this page again: the version has changed" : "";
   write(by("name"), `Shunt ${kind}${cluster}`);
-  const raised = isAProxy ? alerts(status, state.config) : [];
+  const raised = isAProxy ? alerts(status) : [];
   const bad = raised.filter((alert) => !alert.isQuiet).length;
   const ready = status.ready ? "ready" : `not ready: ${status.reason}`;
   write(by("state"), `${ready}; version ${status.version}, up ${duration(status.uptime_seconds)}${isOld}`);

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use shunt_fleet::Shown;
 
+use super::alert_kinds::{self as kinds, Alert};
 use super::core_answers::{CachedAnswer, PATIENCE, ask_all};
 use crate::control::{CoreMail, Mailbox};
 use crate::limits::CLOCK_BEHIND_MAX_US;
@@ -29,7 +30,11 @@ impl Locks {
     }
 
     /// The state of this proxy's locks, the members of the fleet, and alerts for an operator.
-    pub(super) async fn status(&self, name: &str, cores: &[Arc<CoreMetrics>]) -> Value {
+    pub(super) async fn status(
+        &self,
+        name: &str,
+        cores: &[Arc<CoreMetrics>],
+    ) -> (Value, Vec<Alert>) {
         let mut status = self.asked().await;
         let sum = |number: fn(&LockMetrics) -> u64| -> u64 {
             cores.iter().map(|core| number(&core.locks)).sum()
@@ -41,103 +46,118 @@ impl Locks {
         status["waiting"] = sum(|locks| locks.waiting.get()).into();
         let behind_us = cores.iter().map(|core| core.clock_behind_us.get()).max().unwrap_or(0);
         status["clock_behind_ms"] = (behind_us / 1_000).into();
-        let mut alerts = alerts(sum, status["not_a_member"].as_str());
+        let mut found = of_counters(sum, status["not_a_member"].as_str());
         if behind_us > CLOCK_BEHIND_MAX_US.unsigned_abs() {
-            alerts.push(format!(
+            let text = format!(
                 "the clock of this proxy's host is {} ms behind the nodes': it decides no transactions that write; set the clock right \
                  (NTP), or stop this proxy, so that another decides",
                 behind_us / 1_000
-            ));
+            );
+            found.push(Alert::new(&kinds::CLOCK_BEHIND, text));
         }
         let unmeasured = cores.iter().filter(|core| core.clock_unmeasured.get() > 0).count();
         if unmeasured > 0 {
-            alerts.push(format!(
+            let text = format!(
                 "no node has told {unmeasured} cores of this proxy its time lately: they decide no transactions that write; see whether \
                  the nodes answer within a second"
-            ));
+            );
+            found.push(Alert::new(&kinds::CLOCK_UNMEASURED, text));
         }
         if let Some(rival) = status["rival"].as_str() {
-            alerts.push(format!(
+            let text = format!(
                 "another live member, {rival}, has this proxy's address: requests for its locks \
                 reach this proxy, which refuses them; give each a different address \
                 (--advertise), and stop one of the two"
-            ));
+            );
+            found.push(Alert::new(&kinds::FLEET_ADDRESSES, text));
         }
         let count: usize = cores.iter().map(|core| core.locks.unreadable.all().count()).sum();
-        alerts.extend(unreadable_alerts(&status["unreadable"], count));
-        alerts.extend(status["unmade"].as_array().into_iter().flatten().map(unmade_alert));
+        found.extend(unreadable_alerts(&status["unreadable"], count));
+        found.extend(status["unmade"].as_array().into_iter().flatten().map(unmade_alert));
         for address in
             status["shared_addresses"].as_array().into_iter().flatten().filter_map(Value::as_str)
         {
-            alerts.push(format!(
+            let text = format!(
                 "two live members have the address {address}: requests for the locks of one reach \
                 the other, which refuses them; give each a different address (--advertise), and \
                 stop one of the two"
-            ));
+            );
+            found.push(Alert::new(&kinds::FLEET_ADDRESSES, text));
         }
-        status["alerts"] = alerts.into();
-        status
+        status["alerts"] = found.iter().map(Alert::text).collect();
+        (status, found)
     }
 }
 
-fn alerts(sum: impl Fn(fn(&LockMetrics) -> u64) -> u64, not_a_member: Option<&str>) -> Vec<String> {
+fn of_counters(
+    sum: impl Fn(fn(&LockMetrics) -> u64) -> u64,
+    not_a_member: Option<&str>,
+) -> Vec<Alert> {
     let unsealed = sum(|locks| locks.unsealed.get());
-    let mut alerts = Vec::new();
+    let mut found = Vec::new();
+    let mut add = |kind, text| found.push(Alert::new(kind, text));
     if let Some(why) = not_a_member {
-        alerts.push(format!("this proxy is not a member of its fleet, and serves no locks: {why}"));
+        let text = format!("this proxy is not a member of its fleet, and serves no locks: {why}");
+        add(&kinds::FLEET_NO_LEASE, text);
     } else if sum(|locks| locks.lease.get()) == 0 {
-        alerts
-            .push("this proxy has no valid lease and grants no locks; the log says why".to_owned());
+        let text = "this proxy has no valid lease and grants no locks; the log says why";
+        add(&kinds::FLEET_NO_LEASE, text.to_owned());
     }
     let unknown_format = sum(|locks| locks.unknown_format.get());
     if unknown_format > 0 {
-        alerts.push(format!(
+        let text = format!(
             "the fleet's rows have format {unknown_format}, which this version does not know, so \
             this proxy is no member; run the version of the other proxies"
-        ));
+        );
+        add(&kinds::FLEET_FORMAT, text);
     }
     if unsealed > 0 {
-        alerts.push(format!(
+        let text = format!(
             "the work of {unsealed} dead members is not finished; it takes long only if no proxy \
             lives"
-        ));
+        );
+        add(&kinds::FLEET_UNSEALED, text);
     }
     let foreign = sum(|locks| locks.foreign.get());
     if foreign > 0 {
-        alerts.push(format!(
+        let text = format!(
             "{foreign} tables of the keyspace shunt have rows, which no proxy writes: `shunt \
             doctor` names them and the remedy"
-        ));
+        );
+        add(&kinds::LOCK_FOREIGN_ROWS, text);
     }
     if sum(|locks| locks.told_to_leave.get()) > 0 {
-        alerts.push("an operator has told this proxy to leave".to_owned());
+        add(&kinds::FLEET_LEAVING, "an operator has told this proxy to leave".to_owned());
     }
-    alerts
+    found
 }
 
 /// One alert for each named partition, and one for the remaining ones of `count`.
-fn unreadable_alerts(named: &Value, count: usize) -> Vec<String> {
+fn unreadable_alerts(named: &Value, count: usize) -> Vec<Alert> {
     let named = named.as_array().map_or(&[][..], Vec::as_slice);
     let of_one = |one: &Value| {
-        format!(
-            "the locks of partition {} are not served: the row with the name {} in \
+        let subject = one["bucket"].to_string();
+        let text = format!(
+            "the locks of partition {subject} are not served: the row with the name {} in \
             shunt_meta.lock has a form that no proxy writes; find out which client wrote it, and \
             delete it",
-            one["bucket"], one["name"]
-        )
+            one["name"]
+        );
+        Alert::about(&kinds::LOCK_UNREADABLE_ROW, subject, text)
     };
-    let mut alerts: Vec<String> = named.iter().map(of_one).collect();
+    let mut found: Vec<Alert> = named.iter().map(of_one).collect();
     let others = count.saturating_sub(named.len());
     if others > 0 {
-        alerts.push(format!(
+        let text = format!(
             "the locks of {others} further partitions are not served because of such rows: see \
             shunt_lock_unreadable_partitions and the log"
-        ));
+        );
+        found.push(Alert::about(&kinds::LOCK_UNREADABLE_ROW, "others".to_owned(), text));
     }
-    alerts
+    found
 }
 
-fn unmade_alert(one: &Value) -> String {
+fn unmade_alert(one: &Value) -> Alert {
     let (writes, table) = (&one["writes"], one["table"].as_str().unwrap_or_default());
     let (seconds, why) =
         (one["since_ms"].as_u64().unwrap_or(0) / 1_000, one["why"].as_str().unwrap_or_default());
@@ -147,10 +167,11 @@ fn unmade_alert(one: &Value) -> String {
         }
         _ => "other transactions on their partitions wait",
     };
-    format!(
+    let text = format!(
         "writes of committed transactions on {table}, {writes} of them, could not be made for {seconds} s ({why}), and {waits}: bring up the \
          nodes that have its replicas, or lower its replication factor; they are given up if it is dropped"
-    )
+    );
+    Alert::about(&kinds::TRANSACTIONS_UNMADE, table.to_owned(), text)
 }
 
 async fn ask_cores(mailboxes: &[Mailbox], patience: Duration) -> Value {
@@ -403,7 +424,7 @@ mod tests {
             core(move || CoreLocks { unreadable: unreadable.clone(), ..told(number) })
         };
         let mailboxes = vec![tell(0, 900..903), tell(1, 20..29)];
-        let status = Locks::new(mailboxes.into()).status("main", &metrics).await;
+        let status = Locks::new(mailboxes.into()).status("main", &metrics).await.0;
         let alerts: Vec<&str> =
             status["alerts"].as_array().expect("a list").iter().filter_map(Value::as_str).collect();
         assert_eq!(
@@ -434,7 +455,7 @@ mod tests {
             core(move || CoreLocks { unmade: vec![unmade("ks.a", 7_500, false)], ..told(0) });
         let second =
             core(move || CoreLocks { unmade: vec![unmade("ks.b", 90_000, true)], ..told(1) });
-        let status = Locks::new(vec![first, second].into()).status("main", &[metrics]).await;
+        let status = Locks::new(vec![first, second].into()).status("main", &[metrics]).await.0;
         let alerts: Vec<&str> =
             status["alerts"].as_array().expect("a list").iter().filter_map(Value::as_str).collect();
         assert!(alerts.len() == 2 && status["unmade"][1]["writes"] == 2, "{status}");
@@ -450,7 +471,7 @@ mod tests {
     async fn a_proxy_that_is_no_member_says_why() {
         let why = || Some("there is no fleet 'nope'".to_owned());
         let one = core(move || CoreLocks { not_a_member: why(), ..told(0) });
-        let status = Locks::new(vec![one].into()).status("nope", &[]).await;
+        let status = Locks::new(vec![one].into()).status("nope", &[]).await.0;
         let alerts = status["alerts"].as_array().expect("a list");
         assert!(
             alerts.len() == 1

@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde_json::{Value, json};
 use shunt_admin::{Encoder, Unit, plain};
 
-use crate::config::{Change, Config, DefaultText, OPTIONS};
+use crate::config::{Change, Config, ConfigOption, DefaultText, OPTIONS};
 
 /// Name of the page.
 pub(super) const PAGE: &str = "config";
@@ -93,6 +93,22 @@ impl Settings {
     /// The configuration as it was last read.
     pub(super) fn wanted(&self) -> Option<Arc<Config>> {
         self.known().wanted.clone()
+    }
+
+    /// The faults for which the configuration was refused when it was last read, and that time.
+    pub(super) fn problems(&self) -> (Vec<String>, u64) {
+        let last = &self.known().last;
+        (last.problems.clone(), last.at_ms)
+    }
+
+    /// The options whose values wait for a restart. `config` is in force.
+    pub(super) fn waiting(&self, config: &Config) -> Vec<&'static str> {
+        let known = self.known();
+        let Some(wanted) = known.wanted.as_deref() else { return Vec::new() };
+        let waits = |option: &&ConfigOption| {
+            !known.by_request.contains(option.key) && (option.text)(config) != (option.text)(wanted)
+        };
+        OPTIONS.iter().filter(waits).map(|option| option.key).collect()
     }
 
     pub(super) fn metrics(&self, encoder: &mut Encoder<'_>) -> fmt::Result {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::Admin;
+use super::{Admin, alerts};
 use crate::config::{Config, Window};
 use crate::control::ClusterState;
 use crate::link::identity::uuid_text;
@@ -23,6 +23,9 @@ pub(super) async fn status(admin: &Admin) -> Value {
     };
     // Both questions to the cores share one deadline.
     let (groups, fleet) = tokio::join!(admin.clients.groups(), fleet);
+    let (fleet, of_fleet) = fleet.unzip();
+    let missing = &groups["cores_missing"];
+    let (alerts, omitted) = alerts::shown(admin, of_fleet.unwrap_or_default(), missing);
     let mut latency = Snapshot::default();
     cores.iter().for_each(|core| core.latency_ns.add_to(&mut latency));
     let sum =
@@ -31,6 +34,8 @@ pub(super) async fn status(admin: &Admin) -> Value {
     let paths = paths.iter().map(|path| format!("unix:{}", path.display()));
     json!({
         "listen": admin.listening.iter().map(ToString::to_string).chain(paths).collect::<Vec<_>>(),
+        "alerts": alerts,
+        "alerts_omitted": omitted,
         "clients": sum(|core| core.clients.get()),
         "client_groups": groups,
         "in_flight": sum(|core| core.in_flight.get()),

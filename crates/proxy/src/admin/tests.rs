@@ -298,6 +298,40 @@ async fn status_shows_cores_and_nodes() {
 }
 
 #[tokio::test]
+async fn status_says_what_is_wrong_and_since_when() {
+    let bench = Bench::start().await;
+    let alerts = async || {
+        let (_, status) = bench.json("/status").await;
+        let alerts = status["alerts"].as_array().expect("a list").clone();
+        alerts
+            .into_iter()
+            .map(|alert| (alert["name"].as_str().expect("a name").to_owned(), alert))
+            .collect::<Vec<_>>()
+    };
+    let first = alerts().await;
+    assert_eq!(first.len(), 1, "{first:?}");
+    assert_eq!((&*first[0].0, &first[0].1["severity"]), ("ShuntNotReady", &"page".into()));
+    let text = first[0].1["text"].as_str().expect("a text");
+    assert!(text.contains("the ring is not known"), "{text}");
+    bench.know_ring();
+    bench.control.connected.set(0);
+    bench.cores[0].nodes.node(NodeId(0)).links.add(1);
+    bench.admin.refuse_settings(vec!["shunt.toml:1:1: no".to_owned()]);
+    let wanted = Config { cores: 77, ..Config::default() };
+    let names: Vec<String> = alerts().await.into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, ["ShuntNodeDown", "ShuntRingViewOld", "ShuntConfigurationRefused"]);
+    bench.admin.set_settings(Arc::new(wanted), SourceMap::new());
+    let second = alerts().await;
+    let names: Vec<&str> = second.iter().map(|(name, _)| &**name).collect();
+    assert_eq!(names, ["ShuntNodeDown", "ShuntRingViewOld", "ShuntRestartNeeded"]);
+    assert!(second[0].1["text"].as_str().is_some_and(|text| text.contains("10.0.0.1:9042")));
+    assert!(second[2].1["text"].as_str().is_some_and(|text| text.ends_with(": cores")));
+    let third = alerts().await;
+    assert_eq!(second, third, "they last since then");
+    assert!(second[0].1["since_unix_ms"].as_u64() >= first[0].1["since_unix_ms"].as_u64());
+}
+
+#[tokio::test]
 async fn status_shows_the_fleet_and_what_is_to_be_looked_at() {
     let bench = Bench::start().await;
     assert_eq!(bench.json("/status").await.1["fleet"], Value::Null, "it belongs to none");
