@@ -30,6 +30,7 @@ mod node_pace;
 mod own_statements;
 mod pages;
 mod pool_shares;
+mod away;
 mod digests;
 mod evictions;
 mod foreign_ids;
