@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use serde_json::{Map, Value, json};
 use shunt_admin::Pages;
+use shunt_language::CqlType;
 use shunt_language::ast::{
     Attributes, Comparison, Conditions, Delete, Operation, Relation, Term, Update,
 };
@@ -34,6 +35,9 @@ const CLOSABLE: [Closable; 2] = [
         ],
     ),
 ];
+
+/// The condition, and the parameter, that stand for all clients. No table has such a column.
+const ALL: &str = "all";
 
 /// The port, which with the address is the `id` of a client. It is no parameter of its own.
 const PORT: &str = "port";
@@ -122,6 +126,14 @@ pub(crate) fn plan_delete(
     };
     let mut conditions: Vec<(&'static str, Prepared)> = Vec::new();
     for relation in &delete.relations {
+        if let Some((ALL, term)) = equal(relation) {
+            if delete.relations.len() > 1 {
+                return Err(Fault::invalid("all = true stands alone"));
+            }
+            let boolean = CqlType::parse("boolean", &())?;
+            conditions.push((ALL, terms::prepare(term, ALL, &boolean, scope)?));
+            continue;
+        }
         let found = equal(relation).and_then(|(column, term)| {
             let (name, parameter) = columns.iter().find(|(known, _)| *known == column)?;
             Some((*name, *parameter, term))
@@ -140,7 +152,7 @@ pub(crate) fn plan_delete(
     let has = |parameter| conditions.iter().any(|(known, _)| *known == parameter);
     if conditions.is_empty() {
         return Err(Fault::invalid(format!(
-            "DELETE FROM {name} needs a condition; `shunt kick --all` closes all clients"
+            "DELETE FROM {name} needs a condition; WHERE all = true closes all clients"
         )));
     }
     if has(PORT) && (!has("address") || has("id")) {
@@ -190,7 +202,7 @@ impl Change {
                 set(pages, &name, value.as_deref(), from).await
             }
             Change::Drain { address, drained } => {
-                let drained = boolean(&known_value(drained, "drained", bindings)?)?;
+                let drained = boolean("drained", &known_value(drained, "drained", bindings)?)?;
                 let parameters = json!({ "node": text_of(address, "address", bindings)? });
                 let change = if drained { "drain_node" } else { "undrain_node" };
                 let outcome = ask(pages, change, &parameters, from).await?;
@@ -199,7 +211,14 @@ impl Change {
             }
             Change::Kick(conditions) => {
                 let mut parameters = Map::new();
-                for (name, term) in conditions.iter().filter(|(name, _)| *name != PORT) {
+                if let [(ALL, term)] = &conditions[..] {
+                    if !boolean(ALL, &known_value(term, ALL, bindings)?)? {
+                        return Err(Fault::invalid("all = true closes all clients"));
+                    }
+                    parameters.insert(ALL.to_owned(), true.into());
+                }
+                let texts = conditions.iter().filter(|(name, _)| ![PORT, ALL].contains(name));
+                for (name, term) in texts {
                     let text = text_of(term, name, bindings)?;
                     parameters.insert((*name).to_owned(), text.into());
                 }
@@ -223,11 +242,11 @@ impl Change {
     }
 }
 
-/// The value of `drained`. A boolean of CQL may be empty, which would be neither.
-fn boolean(bytes: &[u8]) -> Result<bool, Fault> {
+/// The value of a boolean. One of CQL may be empty, which would be neither.
+fn boolean(name: &str, bytes: &[u8]) -> Result<bool, Fault> {
     match bytes {
         [byte] => Ok(*byte != 0),
-        _ => Err(Fault::invalid("drained is true or false")),
+        _ => Err(Fault::invalid(format!("{name} is true or false"))),
     }
 }
 
@@ -287,7 +306,7 @@ mod tests {
     /// Otherwise a client that binds nothing drains a node.
     #[test]
     fn an_empty_boolean_changes_nothing() {
-        let value = |bytes: &[u8]| boolean(bytes).ok();
+        let value = |bytes: &[u8]| boolean("drained", bytes).ok();
         assert_eq!([value(&[0]), value(&[1])], [Some(false), Some(true)]);
         assert_eq!([value(&[]), value(&[0, 0])], [None, None]);
     }

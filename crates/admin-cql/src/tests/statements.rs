@@ -164,6 +164,8 @@ fn changes_are_those_of_the_pages() {
     client.run("DELETE FROM clients WHERE address = 'fd00::7' AND port = 1 AND username = 'shop'");
     client.run("DELETE FROM clients WHERE id = '10.0.4.7:51234' AND application = 'cron'");
     client.run("DELETE FROM clients WHERE address = '10.0.0.0/8'");
+    client.run("DELETE FROM clients WHERE all = true");
+    client.run("DELETE FROM client_groups WHERE all = true");
     let expected = [
         ("set_option".to_owned(), json!({ "name": "log", "value": "debug" })),
         ("set_option".to_owned(), json!({ "name": "log", "value": null })),
@@ -174,6 +176,8 @@ fn changes_are_those_of_the_pages() {
         ("kick".to_owned(), json!({ "id": "[fd00::7]:1", "role": "shop" })),
         ("kick".to_owned(), json!({ "id": "10.0.4.7:51234", "application": "cron" })),
         ("kick".to_owned(), json!({ "address": "10.0.0.0/8" })),
+        ("kick".to_owned(), json!({ "all": true })),
+        ("kick".to_owned(), json!({ "all": true })),
     ];
     assert_eq!(server.changes(), expected);
     let refused = client.query("UPDATE settings SET value = 'loud' WHERE name = 'log'");
@@ -195,6 +199,13 @@ fn other_statements_are_refused_and_change_nothing() {
         ("DELETE role FROM client_groups WHERE role = 'a'", INVALID, "a DELETE at"),
         ("DELETE FROM client_groups WHERE role = 'a' IF EXISTS", INVALID, "IF"),
         ("DELETE FROM nodes WHERE address = 'a'", INVALID, "a DELETE at"),
+        ("DELETE FROM clients WHERE all = false", INVALID, "all = true"),
+        ("DELETE FROM clients WHERE all = null", INVALID, "null"),
+        ("DELETE FROM clients WHERE all = 'true'", INVALID, "all"),
+        ("DELETE FROM clients WHERE all = true AND port = 7", INVALID, "stands alone"),
+        ("DELETE FROM clients WHERE id = 'a' AND all = true", INVALID, "stands alone"),
+        ("DELETE FROM nodes WHERE all = true", INVALID, "a DELETE at"),
+        ("SELECT * FROM clients WHERE all = true", INVALID, "all"),
         ("DELETE FROM clients WHERE port = 7", INVALID, "needs the address"),
         ("DELETE FROM clients WHERE address = '10.0.0.0/8' AND port = 7", INVALID, "address and"),
         ("DELETE FROM clients WHERE address = '10.0.0.1' AND port = -7", INVALID, "address and"),
