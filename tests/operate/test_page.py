@@ -119,7 +119,7 @@ def write_filter(page, text: str) -> None:
     page.type(text)
 
 
-def test_what_the_proxy_does_now(page, sessions):
+def test_what_the_proxy_does_now(page, proxy, sessions):
     tile = "Number([...document.querySelectorAll('#tiles div')].find((tile) => tile.innerText.startsWith('{}')).lastChild.textContent) || 0"
     assert page.run(tile.format("clients")) >= 2
 
@@ -131,6 +131,11 @@ def test_what_the_proxy_does_now(page, sessions):
     until(counted, "the page has a rate and a latency", told=lambda: page.run("document.body.innerText"))
     page.until("document.querySelector('svg path').getAttribute('d').includes('L')", "the rate is drawn")
     assert page.run("document.getElementById('alerts').innerText").strip() == "None"
+    # The proxy keeps the points: a browser that opens the page has the minutes before at once.
+    page.open("about:blank")
+    page.open(f"http://{proxy.admin}/")
+    page.until("document.querySelectorAll('#tiles dd').length === 8", "the page shows the proxy again")
+    assert page.run("document.querySelector('svg path').getAttribute('d').includes('L')")
     if picture := os.environ.get("SHUNT_PAGE_PICTURE"):
         page.picture(Path(picture), 1100, 640)
 
@@ -283,11 +288,13 @@ def test_other_processes_show_their_status(browser, node):
     assert browser.run("document.querySelectorAll('#nav a').length") == 1
 
 
-@pytest.mark.parametrize("kind, words, shown", [
-    ("dispatcher", ["dispatch", "--backend", "{peer}", "--key-file", "{key}", "--handover", "off"], "backends"),
-    ("sidecar", ["multiget", "serve", "--server", "{peer}"], "servers"),
+@pytest.mark.parametrize("kind, words, table, alert", [
+    ("dispatcher", ["dispatch", "--backend", "{peer}", "--key-file", "{key}", "--handover", "off"], "backends",
+     "Backend {peer} cannot be reached"),
+    ("sidecar", ["multiget", "serve", "--server", "{peer}", "--mode", "tcp"], "servers", "None"),
 ])
-def test_a_dispatcher_and_a_sidecar_have_the_page(browser, tmp_path, kind, words, shown):
+def test_a_dispatcher_and_a_sidecar_have_the_page(browser, tmp_path, kind, words, table, alert):
+    """Without their backend or server: test_relay_pages.py has both at work."""
     listen, admin, peer = (f"127.0.0.1:{free_port()}" for _ in range(3))
     key = tmp_path / "key"
     key.write_text(base64.b64encode(os.urandom(32)).decode())
@@ -300,10 +307,16 @@ def test_a_dispatcher_and_a_sidecar_have_the_page(browser, tmp_path, kind, words
                 return listens(admin)
 
             until(is_there, f"the {kind} has its page", told=lambda: (tmp_path / "log").read_text())
+            browser.told.clear()
             browser.open(f"http://{admin}/")
             browser.until(f"document.querySelector('h1').textContent === 'Shunt {kind}'", "the page names the process")
-            told = browser.run("document.getElementById('tree').innerText")
-            assert shown in told and peer in told, told
+            expected = alert.format(peer=peer)
+            browser.until(f"document.getElementById('alerts').innerText.includes('{expected}')", "the page has the alert")
+            show(browser, table)
+            assert browser.run("document.querySelector('#rows td').textContent") == peer
+            browser.run("document.querySelector('#nav a[href=\"#status\"]').click()")
+            browser.until(f"document.getElementById('tree').innerText.includes('{peer}')", "the status is there as a whole")
+            assert browser.told == []
         finally:
             process.terminate()
 
@@ -313,6 +326,14 @@ def test_a_node_that_dies_and_a_proxy_that_ends(page, node, proxy):
     page.until("document.getElementById('state').innerText.startsWith('not ready')", "the page says so")
     page.until("document.getElementById('alerts').innerText.includes('Not ready: no node')", "there is an alert")
     assert page.run("document.querySelector('#nav a').innerText").startswith("Overview (")
+    # An alert leads to its runbook, which is a part of the page.
+    page.until("document.getElementById('alerts').innerText.includes('Runbook: ShuntRingViewOld')", "the alert has a runbook")
+    tab_to(page, "element.textContent === 'Runbook: ShuntRingViewOld'")
+    page.press("Enter")
+    page.until(f"{ROWS}.length === 1 && {COLUMN.format('alert')}[0] === 'ShuntRingViewOld'", "the runbook shows the alert")
+    assert "contact points" in page.run(COLUMN.format("then"))[0]
+    page.run("document.querySelector('#nav a').click()")
+    page.until("!document.getElementById('overview').hidden", "the overview is there again")
     proxy.kill()
     page.until("document.getElementById('state').innerText.includes('cannot be reached')", "the page shows no old figures as new ones")
     page.until("document.body.classList.contains('stale')", "the figures are marked")

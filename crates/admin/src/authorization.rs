@@ -12,7 +12,7 @@ const OPEN: [&str; 2] = ["/healthz", "/readyz"];
 /// True for a page that needs no token. The files of the page for browsers have no data; a browser
 /// that opens them can send no token yet.
 pub(crate) fn is_open(path: &str) -> bool {
-    OPEN.contains(&path) || browser::PATHS.contains(&path)
+    OPEN.contains(&path) || browser::has(path)
 }
 
 /// Decides about a request for a page that needs a token.

@@ -1,4 +1,4 @@
-//! The page for browsers: four files in the binary, which ask the JSON pages for what they show.
+//! The page for browsers: files in the binary, which ask the JSON pages for what they show.
 //!
 //! The files have no data of the program, so they need no token. The page asks its reader for one,
 //! and sends it with each request for a JSON page. Texts of clients and nodes are hostile. The
@@ -10,13 +10,16 @@ use axum::http::header;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 
-/// Paths of the files.
-pub(crate) const PATHS: [&str; 4] = ["/", "/page.css", "/tables.js", "/page.js"];
-
 const HTML: &str = include_str!("browser/page.html");
 const STYLE: &str = include_str!("browser/page.css");
-const TABLES: &str = include_str!("browser/tables.js");
-const SCRIPT: &str = include_str!("browser/page.js");
+
+/// The scripts, in the order in which browsers run them.
+const SCRIPTS: [(&str, &str); 4] = [
+    ("/tables.js", include_str!("browser/tables.js")),
+    ("/charts.js", include_str!("browser/charts.js")),
+    ("/relays.js", include_str!("browser/relays.js")),
+    ("/page.js", include_str!("browser/page.js")),
+];
 
 /// Rights of the page in a browser.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
@@ -25,13 +28,17 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; c
 
 /// Adds the files to a router.
 pub(crate) fn route<S: Clone + Send + Sync + 'static>(router: Router<S>) -> Router<S> {
-    let [html, style, tables, script] = PATHS;
-    let javascript = "text/javascript; charset=utf-8";
-    router
-        .route(html, get(async || file("text/html; charset=utf-8", HTML)))
-        .route(style, get(async || file("text/css; charset=utf-8", STYLE)))
-        .route(tables, get(async move || file(javascript, TABLES)))
-        .route(script, get(async move || file(javascript, SCRIPT)))
+    let router = router
+        .route("/", get(async || file("text/html; charset=utf-8", HTML)))
+        .route("/page.css", get(async || file("text/css; charset=utf-8", STYLE)));
+    SCRIPTS.iter().fold(router, |router, (path, script)| {
+        router.route(path, get(async || file("text/javascript; charset=utf-8", script)))
+    })
+}
+
+/// True for the path of a file.
+pub(crate) fn has(path: &str) -> bool {
+    ["/", "/page.css"].contains(&path) || SCRIPTS.iter().any(|(script, _)| *script == path)
 }
 
 fn file(kind: &'static str, text: &'static str) -> Response {
@@ -52,13 +59,12 @@ mod tests {
 
     #[test]
     fn the_html_has_no_script_no_style_and_nothing_from_outside() {
-        assert_eq!(HTML.matches("<script").count(), 2);
-        for script in ["tables.js", "page.js"] {
-            assert!(
-                HTML.contains(&format!("<script src=\"{script}\" defer></script>")),
-                "{script}"
-            );
-        }
+        assert_eq!(HTML.matches("<script").count(), SCRIPTS.len());
+        let elements: String = SCRIPTS
+            .iter()
+            .map(|(path, _)| format!("<script src=\"{}\" defer></script>\n", &path[1..]))
+            .collect();
+        assert!(HTML.contains(&elements), "{elements}");
         for barred in ["<style", " style=", " onclick", " onload", "http:", "https:", "src=\"/"] {
             assert!(!HTML.contains(barred), "{barred}");
         }
@@ -72,13 +78,13 @@ mod tests {
         for barred in
             ["innerHTML", "outerHTML", "insertAdjacent", "document.write", "eval(", "Function("]
         {
-            assert!(!SCRIPT.contains(barred) && !TABLES.contains(barred), "{barred}");
+            assert!(SCRIPTS.iter().all(|(_, script)| !script.contains(barred)), "{barred}");
         }
     }
 
     #[test]
     fn each_file_is_small() {
-        for file in [HTML, STYLE, TABLES, SCRIPT] {
+        for file in [HTML, STYLE].into_iter().chain(SCRIPTS.map(|(_, script)| script)) {
             assert!(file.lines().count() <= 600 && file.len() < 32 << 10);
         }
     }
@@ -86,7 +92,8 @@ mod tests {
     #[test]
     fn each_alert_that_the_page_names_is_in_the_documentation() {
         let alerts = include_str!("../../../docs/alerts.md");
-        let names = SCRIPT.split('"').filter(|text| {
+        let texts = SCRIPTS.iter().flat_map(|(_, script)| script.split('"'));
+        let names = texts.filter(|text| {
             text.starts_with("Shunt") && text.len() > 5 && text.chars().all(char::is_alphabetic)
         });
         for name in names {

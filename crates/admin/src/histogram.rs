@@ -4,6 +4,8 @@
 //! Bucket `k` holds values up to and including its bound, as Prometheus' `le` wants it; every power
 //! of two is a bound.
 
+use serde_json::{Value as Json, json};
+
 use crate::sync::{AtomicU64, Ordering};
 
 /// Number of buckets. The last one also takes everything above its bound, 2^40 (18 minutes in
@@ -80,6 +82,18 @@ impl Snapshot {
         }
         since.sum = since.sum.wrapping_sub(earlier.sum);
         since
+    }
+
+    /// The same; `None` if a bucket has gone back, as after a start of its writer.
+    pub fn checked_since(&self, earlier: &Snapshot) -> Option<Snapshot> {
+        let mut buckets = self.buckets.iter().zip(&earlier.buckets);
+        buckets.all(|(count, before)| count >= before).then(|| self.since(earlier))
+    }
+
+    /// For `/status`, of a histogram of nanoseconds: the count, and quantiles in microseconds.
+    pub fn microseconds(&self) -> Json {
+        let of = |quantile| self.quantile(quantile).map(|ns| ns as f64 / 1000.0);
+        json!({ "count": self.count(), "p50": of(0.5), "p99": of(0.99) })
     }
 
     /// Number of values not above `2^exponent`.

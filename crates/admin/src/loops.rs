@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use serde_json::{Map, Value as Json, json};
+use serde_json::{Map, Value as Json};
 
 use crate::counter::{Family, Label};
 use crate::encode::{Value, plain};
@@ -68,9 +68,7 @@ impl<M> Loops<M> {
     /// A histogram of nanoseconds over all loops, for `/status`: the count, and quantiles in
     /// microseconds.
     pub fn microseconds(&self, histogram: impl Fn(&M) -> &Histogram) -> Json {
-        let all = self.histogram(histogram);
-        let of = |quantile| all.quantile(quantile).map(|ns| ns as f64 / 1000.0);
-        json!({ "count": all.count(), "p50": of(0.5), "p99": of(0.99) })
+        self.histogram(histogram).microseconds()
     }
 
     /// A histogram over all loops.

@@ -15,6 +15,7 @@ use shunt_tls::{Sessions, Tokens};
 use crate::counter::{Family, Label as _};
 use crate::encode::{Encoder, MetricFamily, plain};
 use crate::exemplars::{self, Exemplar};
+use crate::history::{History, Reading};
 use crate::{labels, process};
 
 /// A future of a [`Part`]'s state.
@@ -49,6 +50,12 @@ pub trait Part: Send + Sync + 'static {
     /// Returns the part's state as an object. Its entries become entries of `/status`, so their
     /// names must differ from those of other parts.
     fn status(&self) -> State<'_>;
+
+    /// Reads what the part has done since its start; the page shows the last minutes of the first
+    /// part that has this.
+    fn reading(&self) -> Option<Reading> {
+        None
+    }
 
     /// Returns the names of the part's own pages, which no other part has.
     fn pages(&self) -> &'static [&'static str] {
@@ -118,6 +125,7 @@ pub struct Pages {
     /// Written by the thread that serves the pages.
     pub(crate) refusals: Family<Refusal, { Refusal::COUNT }>,
     started: Instant,
+    history: History,
 }
 
 impl Pages {
@@ -141,8 +149,8 @@ impl Pages {
         parts: Vec<Arc<dyn Part>>,
         access: Access,
     ) -> Arc<Self> {
-        let refusals = Family::default();
-        Arc::new(Self { parts, version, access, refusals, started: Instant::now() })
+        let (refusals, history) = (Family::default(), History::default());
+        Arc::new(Self { parts, version, access, refusals, started: Instant::now(), history })
     }
 
     /// The metrics of all parts and of the process as OpenMetrics text, ending in `# EOF`.
@@ -184,6 +192,13 @@ impl Pages {
         self.parts.iter().flat_map(|part| part.stuck(now)).collect()
     }
 
+    /// Notes in the history what has been done so far.
+    pub(crate) fn note(&self) {
+        if let Some(reading) = self.parts.iter().find_map(|part| part.reading()) {
+            self.history.note(reading, Instant::now());
+        }
+    }
+
     /// Returns the stuck loops, or else the first part's reason for not being ready.
     pub(crate) fn not_ready(&self) -> Option<String> {
         let stuck = self.stuck();
@@ -210,9 +225,19 @@ impl Pages {
         self.parts.iter().flat_map(|part| part.changes()).copied()
     }
 
-    /// The content of a page with JSON: `status`, or a part's own page. `None` for any other name.
+    /// The rates and latencies of the last minutes.
+    pub(crate) fn history(&self) -> Json {
+        self.history.show(Instant::now())
+    }
+
+    /// The content of a page with JSON: `status`, `history`, or a part's own page. `None` for any
+    /// other name.
     pub async fn content(&self, name: &str) -> Option<Json> {
-        if name == "status" { Some(self.status().await) } else { self.page(name).await }
+        match name {
+            "status" => Some(self.status().await),
+            "history" => Some(self.history()),
+            _ => self.page(name).await,
+        }
     }
 
     /// The right to ask for the pages, which also guards other ways to their content.

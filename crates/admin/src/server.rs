@@ -29,7 +29,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::liveness::LOOK_EVERY;
 use crate::pages::{Pages, Refusal};
-use crate::{authorization, browser, changes, host};
+use crate::{authorization, browser, changes, host, runbook};
 
 /// Connections at a time, one request each.
 const CONNECTIONS_MAX: usize = 512;
@@ -64,7 +64,9 @@ impl Pages {
             .route("/metrics", get(metrics))
             .route("/healthz", get(health))
             .route("/readyz", get(ready))
-            .route("/status", get(status));
+            .route("/status", get(status))
+            .route("/history", get(history))
+            .route("/runbook", get(async || Json(runbook::page())));
         let router = browser::route(router)
             .fallback(not_found)
             .method_not_allowed_fallback(not_allowed)
@@ -76,6 +78,7 @@ impl Pages {
             let accepted = timeout_at(next_look, listener.accept()).await;
             if Instant::now() >= next_look {
                 self.stuck();
+                self.note();
                 next_look = Instant::now() + LOOK_EVERY;
             }
             let Ok(accepted) = accepted else { continue };
@@ -259,6 +262,10 @@ async fn status(State(pages): State<Arc<Pages>>) -> Response {
     Json(pages.status().await).into_response()
 }
 
+async fn history(State(pages): State<Arc<Pages>>) -> Response {
+    Json(pages.history()).into_response()
+}
+
 async fn own_page(state: State<Arc<Pages>>, request: Request) -> Response {
     match state.page(request.uri().path().trim_start_matches('/')).await {
         Some(page) => Json(page).into_response(),
@@ -272,7 +279,7 @@ async fn not_found(State(pages): State<Arc<Pages>>, request: Request) -> Respons
         own.chain(pages.metric_names().map(|name| format!("/metrics/{name}, "))).collect();
     let path = request.uri().path();
     let error = format!(
-        "no page {path}; the paths are {own}/metrics, /healthz, /readyz and /status, and / for browsers"
+        "no page {path}; the paths are {own}/metrics, /history, /runbook, /healthz, /readyz and /status, and / for browsers"
     );
     failure(StatusCode::NOT_FOUND, &error)
 }
@@ -297,6 +304,7 @@ mod tests {
 
     use super::*;
     use crate::encode::Encoder;
+    use crate::history::Reading;
     use crate::pages::{self, Part};
 
     /// Counts how often it is asked; stuck from the third time on.
@@ -320,18 +328,24 @@ mod tests {
         fn status(&self) -> pages::State<'_> {
             Box::pin(std::future::ready(Value::Null))
         }
+
+        fn reading(&self) -> Option<Reading> {
+            Some(Reading::default())
+        }
     }
 
     /// Guards against a loop that turned and then stopped before the first request: without earlier
-    /// looks, it would seem to turn.
+    /// looks, it would seem to turn. The history has points of the time before the first request.
     #[tokio::test]
-    async fn loops_are_looked_at_whether_anybody_asks_or_not() {
+    async fn loops_are_looked_at_and_counters_read_whether_anybody_asks_or_not() {
         let part = Arc::new(Looks::default());
         let pages = Pages::new("1", vec![Arc::clone(&part) as Arc<dyn Part>]);
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind");
         let server = tokio::spawn(Arc::clone(&pages).serve(listener));
         let looks = async {
-            while part.0.load(Ordering::Relaxed) < 3 {
+            while part.0.load(Ordering::Relaxed) < 3
+                || pages.history()["answered_per_second"] != json!([0.0])
+            {
                 sleep(Duration::from_millis(20)).await;
             }
         };

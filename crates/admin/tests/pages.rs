@@ -125,6 +125,8 @@ async fn a_browser_gets_a_page_that_may_use_nothing_but_its_own_files() {
         ("/", "text/html; charset=utf-8"),
         ("/page.css", "text/css; charset=utf-8"),
         ("/tables.js", "text/javascript; charset=utf-8"),
+        ("/charts.js", "text/javascript; charset=utf-8"),
+        ("/relays.js", "text/javascript; charset=utf-8"),
         ("/page.js", "text/javascript; charset=utf-8"),
     ] {
         let request = |method| format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
@@ -256,7 +258,7 @@ async fn a_token_opens_the_pages_that_orchestrators_do_not_ask_for() {
         answer(address, &request).await
     };
     let right = format!("Authorization: Bearer {TOKEN}\r\n");
-    for path in ["/metrics", "/status"] {
+    for path in ["/metrics", "/status", "/history", "/runbook"] {
         assert_eq!(ask(path, &right).await, "HTTP/1.1 200 OK");
         assert_eq!(ask(path, "").await, "HTTP/1.1 401 Unauthorized");
         for wrong in [
@@ -272,7 +274,8 @@ async fn a_token_opens_the_pages_that_orchestrators_do_not_ask_for() {
     assert_eq!(ask("/nothing", "").await, "HTTP/1.1 401 Unauthorized");
     assert_eq!(ask("/nothing", &right).await, "HTTP/1.1 404 Not Found");
     // The page for browsers has no data: the browser sends the token for what the page asks.
-    for path in ["/healthz", "/readyz", "/", "/page.css", "/tables.js", "/page.js"] {
+    let scripts = ["/tables.js", "/charts.js", "/relays.js", "/page.js"];
+    for path in ["/healthz", "/readyz", "/", "/page.css"].into_iter().chain(scripts) {
         assert_eq!(ask(path, "").await, "HTTP/1.1 200 OK");
     }
     for other in [
@@ -287,8 +290,8 @@ async fn a_token_opens_the_pages_that_orchestrators_do_not_ask_for() {
     }
     let metrics = pages.render().expect("text");
     for line in [
-        "shunt_admin_refusals_total{reason=\"no_token\"} 9",
-        "shunt_admin_refusals_total{reason=\"wrong_token\"} 10",
+        "shunt_admin_refusals_total{reason=\"no_token\"} 11",
+        "shunt_admin_refusals_total{reason=\"wrong_token\"} 20",
     ] {
         assert!(metrics.contains(line), "{metrics}");
     }

@@ -7,7 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use serde_json::json;
-use shunt_admin::{Counter, Encoder, Gauge, Histogram, Json, Loops, Map, Part, State, Unit, Value};
+use shunt_admin::{
+    Counter, Encoder, Gauge, Histogram, Json, Loops, Map, Part, Reading, Snapshot, State, Unit,
+    Value,
+};
 
 use crate::metrics::{BackendMetrics, Ended, Metrics, NotSalvagedFor, Way, Why};
 
@@ -61,6 +64,13 @@ impl DispatchAdmin {
             (vec![("backend", address.to_string())], self.of_backend(index, &number) as f64)
         };
         self.backends.iter().enumerate().map(value).collect()
+    }
+
+    fn times_of(&self, index: usize) -> Snapshot {
+        let mut times = Snapshot::default();
+        let backends = self.loops.each().filter_map(|metrics| metrics.backends.get(index));
+        backends.for_each(|backend| backend.times.add_to(&mut times));
+        times
     }
 
     fn answers(&self, encoder: &mut Encoder<'_>) -> fmt::Result {
@@ -120,6 +130,15 @@ impl DispatchAdmin {
             "Control connections lost.",
             None,
             &lost,
+        )?;
+        let times =
+            self.backends.iter().enumerate().map(|(index, address)| {
+                (vec![("backend", address.to_string())], self.times_of(index))
+            });
+        encoder.durations(
+            "shunt_dispatch_backend_duration",
+            "From a request to the head of its answer.",
+            &times.collect::<Vec<_>>(),
         )
     }
 
@@ -182,6 +201,16 @@ impl Part for DispatchAdmin {
         Ok(())
     }
 
+    fn reading(&self) -> Option<Reading> {
+        let mut latency = Snapshot::default();
+        for backend in self.loops.each().flat_map(|metrics| &metrics.backends) {
+            backend.times.add_to(&mut latency);
+        }
+        let answered = self.loops.sum(|metrics| metrics.answers.total());
+        let failed = self.loops.sum(|metrics| metrics.errors.get() + metrics.cut.get());
+        Some(Reading { answered, failed, latency })
+    }
+
     fn stuck(&self, now: Instant) -> Map<String, Json> {
         self.loops.stuck("dispatcher_loops", |metrics| metrics.turns.get(), now)
     }
@@ -195,13 +224,16 @@ impl Part for DispatchAdmin {
 
     fn status(&self) -> State<'_> {
         let backend = |(index, address): (usize, &SocketAddr)| {
+            let links = self.of_backend(index, |backend| backend.up.get());
             json!({
                 "address": address.to_string(),
                 "primary": index == 0,
-                "links": self.of_backend(index, |backend| backend.up.get()),
+                "state": if links > 0 { "up" } else { "down" },
+                "links": links,
                 "in_flight": self.of_backend(index, |backend| backend.in_flight.get()),
                 "requests": self.of_backend(index, |backend| backend.requests.get()),
                 "links_lost": self.of_backend(index, |backend| backend.lost.get()),
+                "microseconds": self.times_of(index).microseconds(),
             })
         };
         let backends: Vec<Json> = self.backends.iter().enumerate().map(backend).collect();

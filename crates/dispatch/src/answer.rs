@@ -32,8 +32,9 @@ pub(crate) fn offered(
         Offered::NoRest => 0,
         Offered::Rest(head_bytes) => head_bytes,
     };
-    let Some(state) = dispatcher.clients.get(client) else { return };
-    let Some(exchange) = state.exchange.as_ref() else { return };
+    let Some(state) = dispatcher.clients.get_mut(client) else { return };
+    let Some(exchange) = state.exchange.as_mut() else { return };
+    dispatcher.metrics.note_answer(exchange, io.now_ns());
     dispatcher.metrics.offers.add(1);
     let (ticket, backend) = (exchange.ticket, exchange.backend);
     let offer = Offer {
@@ -95,6 +96,9 @@ pub(crate) fn head(
         return Err(OUT_OF_ORDER);
     };
     let (conn, version) = (state.conn, exchange.version);
+    if status >= 200 {
+        dispatcher.metrics.note_answer(exchange, io.now_ns());
+    }
     if status < 200 {
         // RFC 9110, section 15.2: HTTP/1.0 clients get no interim answers. A client that reads
         // nothing gets none either: they would arrive too late.

@@ -60,6 +60,7 @@ pub(crate) fn send(
 ) {
     let Some(state) = dispatcher.clients.get_mut(client) else { return };
     (exchange.backend, exchange.interim) = (backend, 0);
+    exchange.sent_ns = Some(io.now_ns());
     let has_body = exchange.body.is_some();
     let timeout_ns = match has_body {
         true => dispatcher.options.body_timeout_ns,

@@ -133,6 +133,7 @@ fn start(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, request: &Requ
     let exchange = Exchange {
         ticket,
         backend: 0,
+        sent_ns: None,
         head,
         is_read: request.is_read(),
         is_idempotent: request.is_idempotent(),

@@ -4,6 +4,8 @@
 use shunt_admin::{Counter, Family, Gauge, Histogram, labels};
 use shunt_handover::owner::{Gone, NotSalvaged, Outcome, Relayed};
 
+use crate::state::Exchange;
+
 labels! {
     /// Path of an answer to its client.
     pub enum Way = "way" {
@@ -142,6 +144,8 @@ pub struct BackendMetrics {
     pub requests: Counter,
     /// Control connections that were lost.
     pub lost: Counter,
+    /// Time from a request to the head of its answer, or to the agent's offer to send it.
+    pub times: Histogram,
 }
 
 impl Metrics {
@@ -149,6 +153,13 @@ impl Metrics {
         Self {
             backends: (0..backends).map(|_| BackendMetrics::default()).collect(),
             ..Self::default()
+        }
+    }
+
+    /// Notes the time that a backend took to begin its answer.
+    pub(crate) fn note_answer(&self, exchange: &mut Exchange, now_ns: u64) {
+        if let Some(sent_ns) = exchange.sent_ns.take() {
+            self.backends[exchange.backend].times.record(now_ns.saturating_sub(sent_ns));
         }
     }
 

@@ -104,6 +104,8 @@ pub(crate) struct Client {
 pub(crate) struct Exchange {
     pub(crate) ticket: Ticket,
     pub(crate) backend: usize,
+    /// Time at which the backend got the request; `None` once it has begun to answer.
+    pub(crate) sent_ns: Option<u64>,
     /// Head as the backend gets it; kept while the request, or one for the rest of its answer, may
     /// go to another.
     pub(crate) head: Vec<u8>,

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use serde_json::json;
-use shunt_admin::{Encoder, Json, Loops, Map, Part, State};
+use shunt_admin::{Encoder, Json, Loops, Map, Part, Reading, Snapshot, State};
 
 use crate::metrics::{ClientGauges, ServerState, ShimMetrics, SidecarMetrics, Why};
 use crate::mode::Mode;
@@ -123,22 +123,47 @@ impl SidecarAdmin {
         Arc::new(Self { loops: Loops::new(loops), servers, mode, draining: AtomicBool::new(false) })
     }
 
-    /// The servers that have answered or failed, each with its state: the best of the event loops'
-    /// states.
-    fn states(&self) -> BTreeMap<SocketAddr, ServerState> {
+    /// The servers that have answered or failed, each with its state, the best of the event loops'
+    /// states, and with the times of all its answers.
+    fn states(&self) -> BTreeMap<SocketAddr, (ServerState, Snapshot)> {
         let mut states = BTreeMap::new();
-        for (server, state) in self.loops.each().flat_map(|metrics| metrics.servers.all()) {
-            let known = states.entry(server).or_insert(state);
-            *known = (*known).max(state);
+        for server in self.loops.each().flat_map(|metrics| metrics.servers.all()) {
+            let (state, times) =
+                states.entry(server.address).or_insert((server.state, Snapshot::default()));
+            *state = (*state).max(server.state);
+            server.times.add_to(times);
         }
         states
+    }
+
+    /// The configured servers, and those that a cluster has besides, for `/status`.
+    fn servers(&self) -> Vec<Json> {
+        let states = self.states();
+        let configured = self.servers.iter().map(|(server, shim)| (*server, Some(shim)));
+        let is_found =
+            |server: &&SocketAddr| !self.servers.iter().any(|(known, _)| known == *server);
+        let found = states.keys().filter(is_found).map(|server| (*server, None));
+        let row = |(server, shim): (SocketAddr, Option<&SocketAddr>)| {
+            let (state, times) = states.get(&server).cloned().unzip();
+            let times = times.unwrap_or_default();
+            json!({
+                "server": server.to_string(),
+                "shim": shim.filter(|_| self.mode != Mode::Tcp).map(ToString::to_string),
+                "up": state.map(|state| state == ServerState::Up),
+                "answers": times.count(),
+                "microseconds": times.microseconds(),
+            })
+        };
+        configured.chain(found).map(row).collect()
     }
 
     /// The reason why commands cannot be carried out: all servers have failed.
     fn without_servers(&self) -> Option<String> {
         let states = self.states();
         let configured = self.servers.iter().map(|(server, _)| server);
-        let is_down = |server: &SocketAddr| states.get(server) == Some(&ServerState::Down);
+        let is_down = |server: &SocketAddr| {
+            states.get(server).is_some_and(|(state, _)| *state == ServerState::Down)
+        };
         let all_down = configured.chain(states.keys()).all(is_down);
         all_down.then(|| "no server answers".to_owned())
     }
@@ -214,14 +239,28 @@ impl Part for SidecarAdmin {
         for (name, help, number) in gauges {
             encoder.gauge(name, help, None, &self.loops.plain(number))?;
         }
-        let states = self.states().into_iter().map(|(server, state)| {
-            let is_up = state == ServerState::Up;
-            (vec![("server", server.to_string())], f64::from(u8::from(is_up)))
-        });
+        let (up, times): (Vec<_>, Vec<_>) = self
+            .states()
+            .into_iter()
+            .map(|(server, (state, times))| {
+                let server = vec![("server", server.to_string())];
+                let is_up = state == ServerState::Up;
+                ((server.clone(), f64::from(u8::from(is_up))), (server, times))
+            })
+            .unzip();
         let help = "1 if a server has answered the last command over TCP.";
-        encoder.gauge("shunt_sidecar_server_up", help, None, &states.collect::<Vec<_>>())?;
+        encoder.gauge("shunt_sidecar_server_up", help, None, &up)?;
+        let help = "From a command over TCP to the server's answer.";
+        encoder.durations("shunt_sidecar_server_duration", help, &times)?;
         let times = [(Vec::new(), self.loops.histogram(|metrics| &metrics.times))];
         encoder.durations("shunt_sidecar_time", "From GET or MGET to its answer.", &times)
+    }
+
+    fn reading(&self) -> Option<Reading> {
+        let latency = self.loops.histogram(|metrics| &metrics.times);
+        let others = self.loops.sum(|metrics| metrics.passed.get() + metrics.split.get());
+        let failed = self.loops.sum(|metrics| metrics.errors.get());
+        Some(Reading { answered: latency.count() + others, failed, latency })
     }
 
     fn stuck(&self, now: Instant) -> Map<String, Json> {
@@ -234,15 +273,10 @@ impl Part for SidecarAdmin {
     }
 
     fn status(&self) -> State<'_> {
-        let shim = |shim: &SocketAddr| (self.mode != Mode::Tcp).then(|| shim.to_string());
-        let states = self.states();
-        let is_up = |server: &SocketAddr| states.get(server).map(|state| *state == ServerState::Up);
-        let server = |(server, of): &(SocketAddr, SocketAddr)| json!({ "server": server.to_string(), "shim": shim(of), "up": is_up(server) });
-        let servers: Vec<Json> = self.servers.iter().map(server).collect();
         let mut state = Map::new();
         state.insert("mode".to_owned(), self.mode.name().into());
         state.insert("loops".to_owned(), self.loops.count().into());
-        state.insert("servers".to_owned(), servers.into());
+        state.insert("servers".to_owned(), self.servers().into());
         state.insert("clients".to_owned(), self.loops.sum(|metrics| metrics.clients.get()).into());
         state.insert("passed".to_owned(), self.loops.sum(|metrics| metrics.passed.get()).into());
         state.insert("split".to_owned(), self.loops.sum(|metrics| metrics.split.get()).into());
@@ -250,6 +284,8 @@ impl Part for SidecarAdmin {
             "split_failed".to_owned(),
             self.loops.sum(|metrics| metrics.split_failed.get()).into(),
         );
+        let under_way = self.loops.sum(|metrics| metrics.under_way.get());
+        state.insert("under_way".to_owned(), under_way.into());
         state.insert("silent".to_owned(), self.loops.sum(|metrics| metrics.silent.get()).into());
         for (index, (name, _)) in ClientGauges::NAMES.iter().enumerate() {
             state.insert(

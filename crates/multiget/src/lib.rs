@@ -36,7 +36,7 @@ mod tests;
 
 pub use admin::{ShimAdmin, SidecarAdmin};
 pub use login::Login;
-pub use metrics::ServerState;
+pub use metrics::{KnownServer, ServerState};
 pub use server_tls::ServerTls;
 pub use sidecar::{Sidecar, SidecarOptions};
 pub use store::{Store, StoreOptions};

@@ -2,7 +2,7 @@
 //! thread reads them.
 
 use std::net::SocketAddr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use shunt_admin::{Counter, Family, Gauge, Histogram, labels};
 
@@ -81,20 +81,31 @@ pub enum ServerState {
 /// States of the servers that have answered or failed. Locked when one changes, and when they are
 /// shown.
 #[derive(Debug, Default)]
-pub struct ServerStates(Mutex<Vec<(SocketAddr, ServerState)>>);
+pub struct ServerStates(Mutex<Vec<KnownServer>>);
+
+/// A server that has answered or failed.
+#[derive(Clone, Debug)]
+pub struct KnownServer {
+    /// Its address.
+    pub address: SocketAddr,
+    /// Its state.
+    pub state: ServerState,
+    /// Times from commands over TCP to their answers.
+    pub times: Arc<Histogram>,
+}
 
 impl ServerStates {
-    /// Sets the state of a server.
-    pub(crate) fn set(&self, server: SocketAddr, state: ServerState) {
+    /// Sets the state of a server, whose answers are counted in `times`.
+    pub(crate) fn set(&self, address: SocketAddr, state: ServerState, times: &Arc<Histogram>) {
         let mut states = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match states.iter_mut().find(|(known, _)| *known == server) {
-            Some((_, former)) => *former = state,
-            None => states.push((server, state)),
+        match states.iter_mut().find(|known| known.address == address) {
+            Some(known) => (known.state, known.times) = (state, Arc::clone(times)),
+            None => states.push(KnownServer { address, state, times: Arc::clone(times) }),
         }
     }
 
     /// The servers and their states.
-    pub fn all(&self) -> Vec<(SocketAddr, ServerState)> {
+    pub fn all(&self) -> Vec<KnownServer> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

@@ -33,7 +33,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use shunt_admin::{
-    Change, Encoder, Exemplar, Heartbeats, Json, Map, MetricState, Part, State, Unit,
+    Change, Encoder, Exemplar, Heartbeats, Json, Map, MetricState, Part, Reading, State, Unit,
 };
 use shunt_topology::RoutingTable;
 use tokio::sync::{mpsc, watch};
@@ -42,6 +42,7 @@ use crate::config::{Config, Switch};
 use crate::control::datacentre;
 use crate::control::{ControlRequest, Mailbox};
 use crate::metrics::exposition::Sources;
+use crate::metrics::{Outcome, Snapshot};
 use clients::Clients;
 pub use config_changes::{ChangeResult, ConfigChange};
 pub use settings::{Source, SourceMap};
@@ -189,6 +190,15 @@ impl Part for Admin {
 
     fn status(&self) -> State<'_> {
         Box::pin(status::status(self))
+    }
+
+    fn reading(&self) -> Option<Reading> {
+        let mut latency = Snapshot::default();
+        let cores = self.sources.cores.iter();
+        cores.clone().for_each(|core| core.latency_ns.add_to(&mut latency));
+        let failures = [Outcome::Error, Outcome::Overloaded, Outcome::TimedOut, Outcome::LinkLost];
+        let failed = cores.flat_map(|core| failures.map(|outcome| core.outcomes.of(outcome).get()));
+        Some(Reading { answered: latency.count(), failed: failed.sum(), latency })
     }
 
     fn pages(&self) -> &'static [&'static str] {

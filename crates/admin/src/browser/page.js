@@ -5,17 +5,13 @@
 
 const INTERVAL_MS = 2000;
 const ANSWER_MS_MAX = 15000;
-const HISTORY_MS = 10 * 60 * 1000;
-const POINTS_MAX = 320;
-// Shortest time between two readings of a counter that a rate is of.
-const SPAN_MS_MIN = 1000;
 const ROWS_MAX = 500;
 
 const by = (id) => document.getElementById(id);
 const state = {
   token: null, isLocked: false, isPaused: false, isAsking: false, isDue: false, timer: null,
   version: null, status: null, config: null, configAt: -Infinity, pages: {}, updated: 0,
-  history: [], counts: null, certificates: [], nodes: new Map(), view: "overview", tables: {},
+  history: [], span: 0, certificates: [], rates: new Map(), view: "overview", tables: {},
 };
 
 // ---- elements
@@ -31,7 +27,20 @@ function write(target, content) {
   if (target.textContent !== content) target.textContent = content;
 }
 
-const isProxy = () => state.status !== null && "client_groups" in state.status;
+// What the page knows of each kind of process; `rated` names rows that have a rate by a counter of theirs.
+const PROXY = {
+  name: "proxy", subject: "queries", latency: "Latency",
+  tables: ["nodes", "clients", "connections", "links", "logins", "certificates", "queries", "slow", "hot", "options"],
+  rated: (status) => [status.ring ? status.ring.nodes : [], "host_id", "queries"], tiles: proxyTiles,
+  alerts: (status) => alerts(status),
+};
+const NAMES = { agent: "agent", shim: "shim", store: "embedded nodes" };
+
+function processOf(status) {
+  if ("client_groups" in status) return PROXY;
+  const found = Object.keys(RELAYS).find((key) => key in status);
+  return found ? RELAYS[found] : null;
+}
 
 // ---- requests
 
@@ -73,156 +82,22 @@ async function turn() {
 
 async function askAll(now) {
   const view = TABLES[state.view];
-  const isConfigDue = now - state.configAt > 5 * INTERVAL_MS || state.view === "options";
-  const status = await ask("status");
-  state.status = status;
-  if (isProxy()) {
-    const page = view && !["status", "config"].includes(view.page) ? view.page : null;
-    const asked = [ask("metrics"), isConfigDue ? ask("config") : state.config, page ? ask(page) : null];
-    const [metrics, config, rows] = await Promise.all(asked);
-    if (isConfigDue) Object.assign(state, { config, configAt: now });
-    if (page) state.pages[page] = rows;
-    record(metrics, now);
-    rateNodes(status, now);
-  }
+  const [status, history] = await Promise.all([ask("status"), ask("history")]);
+  const found = processOf(status);
+  const isConfigDue = found === PROXY && (now - state.configAt > 5 * INTERVAL_MS || state.view === "options");
+  const isShown = view && found && [...found.tables, "runbook"].includes(state.view);
+  // The runbook is a part of the program, and stays as it is.
+  const isKnown = !isShown || ["status", "config"].includes(view.page) || (view.page === "runbook" && state.pages.runbook);
+  const [config, rows] = await Promise.all([isConfigDue ? ask("config") : state.config, isKnown ? null : ask(view.page)]);
+  if (isConfigDue) Object.assign(state, { config, configAt: now });
+  if (!isKnown) state.pages[view.page] = rows;
+  Object.assign(state, { status, history: points(history, performance.now()), span: spanOf(history) });
+  if (found) state.rates = rateRows(...found.rated(status), state.rates, now);
+  state.certificates = (status.certificates || []).filter((one) => one.not_after_unix_ms !== null)
+    .map((one) => [`{path="${one.path}",use="${one.use}"}`, (one.not_after_unix_ms - Date.now()) / 1000]);
   state.pages.status = status;
   state.pages.config = state.config;
   state.updated = Date.now();
-}
-
-// ---- rate and latency from the counters of /metrics
-
-function read(metrics) {
-  const counts = { queries: 0, failed: 0, buckets: [], certificates: [] };
-  for (const line of metrics.split("\n")) {
-    if (!line.startsWith("shunt_query_") && !line.startsWith("shunt_certificate_expires")) continue;
-    const value = Number(line.slice(line.lastIndexOf(" ") + 1));
-    const bucket = /^shunt_query_duration_seconds_bucket\{le="([^"]*)"\}/.exec(line);
-    if (bucket) counts.buckets.push([bucket[1] === "+Inf" ? Infinity : Number(bucket[1]), value]);
-    else if (line.startsWith("shunt_query_duration_seconds_count")) counts.queries = value;
-    else if (line.startsWith("shunt_certificate")) counts.certificates.push([line.slice(0, line.lastIndexOf(" ")), value]);
-    else if (/^shunt_query_outcomes_total\{outcome="(error|overloaded|timed_out|link_lost)"/.test(line)) counts.failed += value;
-  }
-  return counts;
-}
-
-// A quantile as Prometheus estimates it: linear within its bucket.
-function quantile(share, before, after) {
-  const counts = after.map(([upTo, count], index) => [upTo, count - (before[index] ? before[index][1] : 0)]);
-  const total = counts.length ? counts[counts.length - 1][1] : 0;
-  if (total <= 0) return null;
-  let [from, below] = [0, 0];
-  for (const [upTo, count] of counts) {
-    if (count >= share * total) {
-      return upTo === Infinity ? from * 1000 : 1000 * (from + (upTo - from) * (share * total - below) / (count - below));
-    }
-    [from, below] = [upTo, count];
-  }
-  return null;
-}
-
-function record(metrics, now) {
-  const counts = { at: now, ...read(metrics) }, before = state.counts;
-  state.certificates = counts.certificates;
-  if (before && now - before.at < SPAN_MS_MIN) return;
-  state.counts = counts;
-  // The counters of a proxy that was started again begin anew.
-  if (!before || counts.queries < before.queries || counts.buckets.length !== before.buckets.length) return;
-  const seconds = (now - before.at) / 1000;
-  state.history.push({
-    at: now, rate: (counts.queries - before.queries) / seconds, failed: Math.max(0, counts.failed - before.failed) / seconds,
-    p50: quantile(0.5, before.buckets, counts.buckets), p99: quantile(0.99, before.buckets, counts.buckets),
-  });
-  state.history = state.history.filter((point) => now - point.at < HISTORY_MS).slice(-POINTS_MAX);
-}
-
-function rateNodes(status, now) {
-  const former = state.nodes;
-  state.nodes = new Map();
-  for (const node of status.ring ? status.ring.nodes : []) {
-    let known = former.get(node.host_id);
-    if (!known || now - known.at >= SPAN_MS_MIN) {
-      const isLater = known && node.queries >= known.queries;
-      const rate = isLater ? (node.queries - known.queries) / ((now - known.at) / 1000) : null;
-      known = { at: now, queries: node.queries, rate };
-    }
-    node.rate = known.rate;
-    state.nodes.set(node.host_id, known);
-  }
-}
-
-// ---- overview
-
-function tiles(status) {
-  const last = state.history[state.history.length - 1] || {};
-  const nodes = status.ring ? status.ring.nodes : [];
-  const up = nodes.filter((node) => node.up).length;
-  const paused = status.cores.reduce((all, core) => all + core.clients_paused, 0);
-  return [
-    ["queries/s", number(last.rate)], ["p50 ms", milliseconds(last.p50)], ["p99 ms", milliseconds(last.p99)],
-    ["errors/s", decimal(last.failed), last.failed > 0], ["clients", number(status.clients)],
-    ["paused clients", number(paused), paused > 0], ["in flight", number(status.in_flight)],
-    ["nodes up", `${up} of ${nodes.length}`, up < nodes.length],
-  ];
-}
-
-function showTiles(status) {
-  const list = by("tiles");
-  tiles(status).forEach(([name, value, isBad], index) => {
-    if (!list.children[index]) {
-      const tile = element("div");
-      tile.append(element("dt", name), element("dd"));
-      list.append(tile);
-    }
-    const shown = list.children[index].lastChild;
-    write(shown, value);
-    shown.classList.toggle("bad", Boolean(isBad));
-  });
-}
-
-const SVG = "http://www.w3.org/2000/svg";
-const CHARTS = [
-  { title: "Queries per second", names: ["rate"], unit: "/s", form: number },
-  { title: "Latency: p50, and p99 dashed", names: ["p50", "p99"], unit: " ms", form: milliseconds },
-];
-
-function showCharts() {
-  const now = performance.now();
-  CHARTS.forEach(({ title, names, unit, form }, index) => {
-    const place = by("charts");
-    const figure = place.children[index] || place.appendChild(chart(title, names));
-    const values = state.history.flatMap((point) => names.map((name) => point[name])).filter(isNumber);
-    const most = values.reduce((one, other) => Math.max(one, other), 0);
-    names.forEach((name, line) => figure.querySelectorAll("path")[line].setAttribute("d", path(name, most, now)));
-    const last = state.history[state.history.length - 1] || {};
-    const shown = names.map((name) => `${name === "rate" ? "now" : name} ${form(last[name])}${unit}`).join(", ");
-    write(figure.querySelector("figcaption"), `${title}: ${shown}; maximum of the last 10 minutes ${form(most)}${unit}`);
-  });
-}
-
-function chart(title, names) {
-  const figure = element("figure");
-  const drawing = document.createElementNS(SVG, "svg");
-  drawing.setAttribute("viewBox", "0 0 600 100");
-  drawing.setAttribute("preserveAspectRatio", "none");
-  drawing.setAttribute("aria-hidden", "true");
-  names.forEach(() => drawing.append(document.createElementNS(SVG, "path")));
-  figure.append(element("figcaption", title), drawing, element("p", "10 minutes ago until now", "axis"));
-  return figure;
-}
-
-function path(name, most, now) {
-  let isOpen = false;
-  const steps = [];
-  for (const point of state.history) {
-    const value = point[name];
-    if (isNumber(value)) {
-      const x = 600 * (1 - (now - point.at) / HISTORY_MS), y = 97 - 92 * (most > 0 ? value / most : 0);
-      steps.push(`${isOpen ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}`);
-    }
-    isOpen = isNumber(value);
-  }
-  return steps.join("");
 }
 
 // ---- alerts of a proxy, which it computes
@@ -244,10 +119,14 @@ function showAlerts(found) {
   while (list.children.length > shown.length) list.lastChild.remove();
   shown.forEach(({ what, advice, rule, isQuiet }, index) => {
     const item = list.children[index] || list.appendChild(element("li"));
-    if (!item.firstChild) item.append(element("strong"), element("span"));
+    if (!item.firstChild) item.append(element("strong"), element("span"), element("a"));
+    const [strong, span, link] = item.children;
     item.classList.toggle("quiet", isQuiet);
-    write(item.firstChild, what);
-    write(item.lastChild, advice ? `. ${advice}${rule ? ` Rule: ${rule}.` : ""}` : "");
+    write(strong, what);
+    write(span, advice ? `. ${advice} ` : "");
+    link.hidden = !rule;
+    write(link, rule ? `Runbook: ${rule}` : "");
+    link.href = `#runbook=${rule}`;
   });
 }
 
@@ -462,17 +341,15 @@ function cellsOf(contents) {
 
 // ---- the page as a whole
 
-const KINDS = { dispatcher: "dispatcher", agent: "agent", multiget: "sidecar", shim: "shim", store: "embedded nodes" };
-
 function show() {
-  const { status } = state, isAProxy = isProxy();
-  const found = Object.keys(KINDS).find((key) => key in status);
-  const kind = isAProxy ? "proxy" : found ? KINDS[found] : "process";
-  const cluster = isAProxy && status.ring ? ` of ${status.ring.cluster_name}` : "";
+  const { status } = state, found = processOf(status);
+  const other = Object.keys(NAMES).find((key) => key in status);
+  const kind = found ? found.name : other ? NAMES[other] : "process";
+  const cluster = found && status.ring ? ` of ${status.ring.cluster_name}` : "";
   state.version ||= status.version;
   const isOld = state.version !== status.version ? "; load this page again: the version has changed" : "";
   write(by("name"), `Shunt ${kind}${cluster}`);
-  const raised = isAProxy ? alerts(status) : [];
+  const raised = found ? found.alerts(status) : [];
   const bad = raised.filter((alert) => !alert.isQuiet).length;
   const ready = status.ready ? "ready" : `not ready: ${status.reason}`;
   write(by("state"), `${ready}; version ${status.version}, up ${duration(status.uptime_seconds)}${isOld}`);
@@ -480,14 +357,15 @@ function show() {
   document.body.classList.remove("stale");
   document.title = `${bad ? `(${bad}) ` : ""}Shunt ${kind}${cluster}`;
   by("login").hidden = true;
-  const names = isAProxy ? ["overview", ...Object.keys(TABLES), "status"] : ["status"];
+  const names = found ? ["overview", ...found.tables, "runbook", "status"] : ["status"];
   if (!names.includes(state.view)) state.view = names[0];
   showNavigation(names, bad);
   for (const id of ["overview", "status"]) by(id).hidden = state.view !== id;
   by("table").hidden = !(state.view in TABLES);
   if (state.view === "overview") {
-    showTiles(status);
-    showCharts();
+    const last = state.history[state.history.length - 1] || {};
+    showTiles(found.subject, found.tiles(status), last);
+    showCharts(charts(found.subject, found.latency), state.history, state.span, performance.now());
     showAlerts(raised);
   } else if (state.view === "status") {
     by("tree").replaceChildren(tree(status));
@@ -537,8 +415,12 @@ function complain(failure) {
 }
 
 function choose() {
-  const name = location.hash.slice(1);
+  const [name, filter] = location.hash.slice(1).split("=");
   if (name === "main") return;
+  if (name in TABLES && filter !== undefined) {
+    tableState(name).filter = filter;
+    by("table").dataset.view = "";
+  }
   state.view = name in TABLES || name === "status" ? name : "overview";
   if (state.status) show();
   turn();

@@ -145,6 +145,11 @@ const TABLES = {
       column("writes/s", "writes_per_s", decimal), column("±/s", "error", decimal),
     ],
   },
+  runbook: {
+    title: "Runbook", page: "runbook", sort: ["alert", 1], key: (row) => [row.alert], rows: (page) => page.alerts,
+    note: "These are the alerts of packaging/prometheus/alerts.yml; docs/alerts.md has the same text, with links.",
+    columns: [column("alert", "alert"), column("look first", "look_first"), column("then", "then")],
+  },
   options: {
     title: "Options", page: "config", sort: ["source", -1], key: (row) => [row.key], rows: (page) => page.options,
     columns: [

@@ -73,6 +73,9 @@ fn each_is_the_time_between_its_two_moments() {
     let requested = when(&mut scene, |_, agent| agent.requests.get() == 1);
     let offered = when(&mut scene, |_, agent| agent.offers.get() == 1);
     let decided = when(&mut scene, |dispatcher, _| dispatcher.handovers.get() == 1);
+    // The agent had the request one way and one turn after it was sent.
+    let backend = &dispatcher(&scene).backends[0].times;
+    assert_eq!(times(backend), (1, decided - requested + WAY + TURN));
     let begun =
         when(&mut scene, |_, agent| agent.answer_bytes.of(shunt_agent::Way::Direct).get() > 0);
     when(&mut scene, |_, agent| agent.answers.of(shunt_agent::Way::Direct).get() == 1);

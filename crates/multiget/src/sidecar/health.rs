@@ -4,6 +4,8 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use shunt_admin::Histogram;
+
 use super::log_limit::LogLimit;
 use crate::limits;
 use crate::metrics::{ServerState, SidecarMetrics};
@@ -23,6 +25,8 @@ struct Health {
     /// Time of the last failure.
     failed_ns: u64,
     lines: LogLimit,
+    /// Times from commands to answers.
+    times: Arc<Histogram>,
 }
 
 impl HealthTable {
@@ -31,12 +35,20 @@ impl HealthTable {
         Self { servers: Vec::new(), metrics }
     }
 
-    /// Notes that a server has answered a command.
+    /// Notes that a server has answered a command of the time `sent_ns`.
     #[inline]
-    pub(super) fn note_answer(&mut self, server: usize, address: SocketAddr, now_ns: u64) {
+    pub(super) fn note_answer(
+        &mut self,
+        (server, address): (usize, SocketAddr),
+        sent_ns: u64,
+        now_ns: u64,
+    ) {
         let known = self.servers.get(server).and_then(Option::as_ref);
         if known.is_none_or(|known| known.state != ServerState::Up) {
             self.note_change(server, address, now_ns);
+        }
+        if let Some(known) = self.servers.get(server).and_then(Option::as_ref) {
+            known.times.record(now_ns.saturating_sub(sent_ns));
         }
     }
 
@@ -47,7 +59,8 @@ impl HealthTable {
         if let Some(suppressed) = (!is_new).then(|| health.lines.admit(now_ns)).flatten() {
             tracing::info!(server = %address, suppressed, "a server answers again");
         }
-        self.metrics.servers.set(address, ServerState::Up);
+        let times = Arc::clone(&health.times);
+        self.metrics.servers.set(address, ServerState::Up, &times);
     }
 
     /// Notes that a server refuses connections or commands, or is silent.
@@ -65,7 +78,8 @@ impl HealthTable {
         if is_news && let Some(suppressed) = health.lines.admit(now_ns) {
             tracing::warn!(server = %address, why, suppressed, "a server has failed");
         }
-        self.metrics.servers.set(address, ServerState::Down);
+        let times = Arc::clone(&health.times);
+        self.metrics.servers.set(address, ServerState::Down, &times);
     }
 
     /// The health of a server, and whether nothing was known of it.
@@ -76,7 +90,13 @@ impl HealthTable {
         let known = &mut self.servers[server];
         let is_new = known.is_none();
         let state = ServerState::Unknown;
-        let new = || Health { address, state, failed_ns: 0, lines: LogLimit::default() };
+        let new = || Health {
+            address,
+            state,
+            failed_ns: 0,
+            lines: LogLimit::default(),
+            times: Arc::default(),
+        };
         (known.get_or_insert_with(new), is_new)
     }
 
@@ -92,7 +112,7 @@ impl HealthTable {
             let is_old = now_ns >= health.failed_ns + limits::FAILURE_NS;
             if state == ServerState::Down && is_old {
                 health.state = ServerState::Unknown;
-                self.metrics.servers.set(address, ServerState::Unknown);
+                self.metrics.servers.set(address, ServerState::Unknown, &health.times);
             }
         }
     }

@@ -235,15 +235,14 @@ impl Sidecar {
             }
             let link = &mut self.links[index];
             link.has_answered = true;
-            let Some((expected, _)) = link.expected.pop_front() else {
+            let Some((expected, sent_ns)) = link.expected.pop_front() else {
                 self.lose(io, index, "has sent an answer to no request");
                 return data.len();
             };
             if !matches!(expected, Expected::Begins(_)) {
                 (link.refused, link.back_off_ns) = (None, limits::BACK_OFF_NS);
-                let server = link.server;
-                let address = link.address;
-                self.health.note_answer(server, address, io.now_ns());
+                let server = (link.server, link.address);
+                self.health.note_answer(server, sent_ns, io.now_ns());
             }
             self.link_answer(io, index, expected, answer);
             if self.links[index].conn.is_none() {

@@ -1,9 +1,9 @@
 //! Servers that fail and come back, as the admin pages show them.
 
-use shunt_admin::Part;
+use shunt_admin::{Part, Snapshot};
 use shunt_multiget::mode::Mode;
 use shunt_multiget::{ServerState, SidecarAdmin};
-use shunt_reactor::sim::{Options, SECOND};
+use shunt_reactor::sim::{MICROSECOND, Options, SECOND};
 
 use crate::script::Script;
 use crate::{SERVERS, Scene, listen_address, server_address};
@@ -14,7 +14,8 @@ fn pages_say_which_servers_have_failed_and_when_they_are_back() {
     let metrics = scene.world.host(scene.sidecar).metrics();
     let addresses = (0..SERVERS).map(|index| (server_address(index), server_address(index)));
     let pages = SidecarAdmin::new(vec![metrics.clone()], addresses.collect(), Mode::Tcp);
-    let states = || metrics.servers.all().into_iter().map(|(_, state)| state).collect::<Vec<_>>();
+    let states =
+        || metrics.servers.all().into_iter().map(|server| server.state).collect::<Vec<_>>();
     let script = scene.world.add("script", Script::new(listen_address()));
     let ask = |scene: &mut Scene| {
         for number in 0..20_u8 {
@@ -26,6 +27,13 @@ fn pages_say_which_servers_have_failed_and_when_they_are_back() {
     assert!(states().is_empty() && pages.not_ready().is_none(), "nobody has asked");
     ask(&mut scene);
     assert_eq!(states(), [ServerState::Up; SERVERS as usize]);
+    // Each command is answered by one server, in the time of its way there and back.
+    let times = metrics.servers.all().into_iter().map(|server| server.times.snapshot());
+    let times: Vec<_> = times.collect();
+    assert_eq!(times.iter().map(Snapshot::count).sum::<u64>(), 20);
+    assert!(times.iter().all(|times| times.quantile(0.0).is_some_and(|ns| ns > MICROSECOND)));
+    let reading = pages.reading().expect("a sidecar has a history");
+    assert_eq!((reading.answered, reading.failed), (20, 0));
     let kept: Vec<_> = scene.servers.iter().map(|server| scene.world.kill(*server)).collect();
     scene.world.run_for(SECOND);
     ask(&mut scene);

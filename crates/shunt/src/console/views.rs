@@ -410,6 +410,36 @@ mod tests {
         }
     }
 
+    /// A column without values is left out, so a table of the page may have fewer than the command.
+    #[test]
+    fn tables_of_the_ten_questions_have_the_columns_of_their_commands() {
+        let page = include_str!("../../../../docs/questions.md");
+        let mut lines = page.lines();
+        let mut seen = 0;
+        while let Some(line) = lines.next() {
+            let Some(command) = line.strip_prefix("$ shunt ") else { continue };
+            let view = match command.split(' ').next().unwrap_or_default() {
+                "clients" => CLIENTS,
+                "connections" => CONNECTIONS,
+                "failed-logins" => LOGINS,
+                "nodes" => NODES,
+                "slow" => SLOW,
+                "queries" => QUERIES,
+                "hot" => HOT,
+                _ => continue,
+            };
+            let heading = lines.next().expect("an output");
+            let shown = heading.split("  ").map(str::trim).filter(|title| !title.is_empty());
+            let mut columns = view.columns.iter();
+            for title in shown {
+                let place = columns.find(|column| column.0 == title);
+                assert!(place.is_some(), "{command}: no column `{title}` there");
+            }
+            seen += 1;
+        }
+        assert_eq!(seen, 7);
+    }
+
     #[test]
     fn sums_of_rows_that_are_left_out_are_named_and_marked() {
         let page = json!({
