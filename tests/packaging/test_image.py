@@ -4,7 +4,6 @@ The image's root is started by bubblewrap, with the image's own command and user
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import tarfile
@@ -17,15 +16,13 @@ from harness import waits
 from harness.driver import UNDISTURBED
 from harness.embedded import Embedded
 from harness.ports import free_port
+from harness.programs import only_with
 from harness.proxy import binary
 
 ROOT = Path(__file__).parents[2]
 NOBODY = 65532
 
-missing = [name for name in ("buildah", "bwrap") if shutil.which(name) is None]
-if missing and os.environ.get("SHUNT_SKIP") == "nothing":
-    raise RuntimeError(f"{missing} missing: scripts/prerequisites image")
-pytestmark = pytest.mark.skipif(bool(missing), reason=f"{missing} missing: scripts/prerequisites image")
+pytestmark = only_with("image", "buildah", "bwrap")
 
 
 def build(archive: Path, epoch: str = "1700000000", umask: int = 0o022, program: Path = None) -> subprocess.CompletedProcess:

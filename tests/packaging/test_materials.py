@@ -3,6 +3,9 @@
 `make test-long` and scripts/release run cargo-deny itself, which takes minutes to build."""
 
 import json
+import os
+import re
+import shutil
 import subprocess
 import tomllib
 from pathlib import Path
@@ -67,10 +70,11 @@ def test_the_bill_has_what_cargo_links(materials, bill):
 def test_each_crate_of_others_has_its_checksum_and_its_licence(materials, bill):
     folder, binary = materials
     text = (folder / f"{binary}-licences.txt").read_text()
-    foreign = [each for each in bill["components"] if "hashes" in each]
+    crates = [each for each in bill["components"] if each["purl"].startswith("pkg:cargo/")]
+    foreign = [each for each in crates if "hashes" in each]
     assert len(foreign) > 150
-    assert {each["name"] for each in bill["components"]} - {each["name"] for each in foreign} == {
-        each["name"] for each in bill["components"] if each["name"].startswith("shunt-")}
+    assert {each["name"] for each in crates} - {each["name"] for each in foreign} == {
+        each["name"] for each in crates if each["name"].startswith("shunt-")}
     for each in foreign:
         line = f"\n{each['name']} {each['version']} ({each['licenses'][0]['expression']})\n"
         assert line in text, line
@@ -78,8 +82,34 @@ def test_each_crate_of_others_has_its_checksum_and_its_licence(materials, bill):
         assert phrase in text
 
 
+@pytest.mark.skipif(not shutil.which("dpkg-query"), reason="the libraries are packages of Debian")
+def test_shunt_node_has_the_libraries_that_the_package_links(materials, bill):
+    """`with_node` of packaging/build names the libraries beside RocksDB."""
+    folder, binary = materials
+    libraries = {each["name"]: each for each in bill["components"] if each["purl"].startswith("pkg:deb/")}
+    text = (folder / f"{binary}-licences.txt").read_text()
+    assert ("\nlibrocksdb-dev " in text) == bool(libraries)
+    if binary == "shunt":
+        assert not libraries
+        return
+    linked = re.search(r"for library in ([\w ]+); do", (ROOT / "packaging/build").read_text())[1].split()
+    files = [f"/usr/lib/{os.uname().machine}-linux-gnu/lib{name}.a" for name in ["rocksdb", *linked]]
+    owners = subprocess.run(["dpkg-query", "--search", *files], capture_output=True, text=True, check=True).stdout.splitlines()
+    assert {line.split(":")[0] for line in owners} == libraries.keys()
+    uses = {each["ref"]: each["dependsOn"] for each in bill["dependencies"]}
+    rocksdb = libraries["librocksdb-dev"]["bom-ref"]
+    assert [ref for ref, used in uses.items() if rocksdb in used and ref.startswith("pkg:cargo/librocksdb-sys@")]
+    assert set(uses[rocksdb]) == {each["bom-ref"] for name, each in libraries.items() if name != "librocksdb-dev"}
+    for each in libraries.values():
+        assert f"\n{each['name']} {each['version']} of Debian (" in text
+
+
+# Licences of C libraries, which no crate has.
+LICENCES_IN_C = {"bzip2-1.0.6"}
+
+
 def test_licences_are_those_of_the_rules(bill):
-    allowed = set(RULES["licenses"]["allow"])
+    allowed = set(RULES["licenses"]["allow"]) | LICENCES_IN_C
     for each in bill["components"]:
         expression = LICENSING.parse(each["licenses"][0]["expression"])
         assert permits(expression, allowed), f"{each['name']}: deny.toml does not allow {expression}"

@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import socket
 import subprocess
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.ports import free_port
+from harness.programs import only_with
 from harness.proxy import binary
 from harness.waits import DEADLINE_SECONDS
 
@@ -75,18 +75,16 @@ def test_a_service_that_does_not_obey_leaves_no_package_half_installed(package, 
     assert (script == "postinst") == ("not started again" in done.stderr), done.stderr
 
 
+@only_with("units", "systemd-analyze")
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
 def test_units_are_hardened(unit, root):
-    if not shutil.which("systemd-analyze"):
-        pytest.skip("systemd-analyze is not installed")
     done = subprocess.run(["systemd-analyze", "security", "--offline=true", "--no-pager", f"--threshold={int(EXPOSURE_MAX * 10)}", unit],
                           capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-300:] + done.stderr
 
 
+@only_with("units", "man")
 def test_man_pages_are_readable(root):
-    if not shutil.which("man"):
-        pytest.skip("man is not installed")
     page = subprocess.run(["man", "--warnings", "-l", root / "usr/share/man/man1/shunt-proxy.1.gz"], capture_output=True, text=True,
                           env=os.environ | {"MANWIDTH": "100", "LC_ALL": "C.UTF-8"})
     assert page.returncode == 0 and not page.stderr, page.stderr
