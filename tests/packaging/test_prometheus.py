@@ -1,21 +1,26 @@
 """Rules and dashboards for Prometheus: each alert fires for what it is about and for nothing else, and asks for metrics that exist."""
 
+import contextlib
 import json
 import re
 import subprocess
 from pathlib import Path
-from urllib.error import URLError
-from urllib.parse import urlencode
-from urllib.request import urlopen
 
 import pytest
+import redis
 from cassandra.cluster import Cluster
 
+from harness.certificates import Authority
 from harness.driver import UNDISTURBED
 from harness.embedded import Embedded
 from harness.ports import free_port
-from harness.proxy import UNDISTURBED_PROXY, Proxy
-from harness.waits import until
+from harness.programs import only_with
+from harness.prometheus import Prometheus
+from harness.proxy import UNDISTURBED_PROXY, Proxy, binary
+from harness.redis import ANSWER_SECONDS, Multiget
+from harness.relay import Relay
+
+pytestmark = [only_with("metrics", "promtool", "prometheus"), only_with("redis net", "redis-server", "curl")]
 
 ROOT = Path(__file__).parents[2]
 ALERTS = ROOT / "packaging/prometheus/alerts.yml"
@@ -162,79 +167,110 @@ def test_the_dashboards_are_those_that_build_makes():
     assert done.returncode == 0, done.stdout
 
 
-class Prometheus:
-    """A server of Debian's package with the alerts, which scrapes each second."""
+ADMIN_OF = ("shunt-node", "shunt-dispatch", "shunt-agent", "shunt-shim")
 
-    def __init__(self, directory: Path, targets: dict):
-        self.address = f"127.0.0.1:{free_port()}"
-        jobs = [{"job_name": job, "static_configs": [{"targets": [target]}]} for job, target in targets.items()]
-        config = {"global": {"scrape_interval": "1s", "evaluation_interval": "1s"}, "rule_files": [str(ALERTS)], "scrape_configs": jobs}
-        (directory / "prometheus.yml").write_text(json.dumps(config))
-        self.log = open(directory / "prometheus.log", "wb")
-        arguments = ["--config.file", directory / "prometheus.yml", "--storage.tsdb.path", directory / "data", "--web.listen-address", self.address]
-        self.process = subprocess.Popen(["prometheus", *arguments], stdout=self.log, stderr=self.log)
 
-    def get(self, path: str, **parameters) -> dict:
-        with urlopen(f"http://{self.address}{path}?{urlencode(parameters)}", timeout=60) as answer:
-            return json.load(answer)["data"]
+class Shims(Multiget):
+    """A sidecar and shims, the first of which has admin pages."""
 
-    def query(self, expression: str) -> list:
-        return self.get("/api/v1/query", query=expression)["result"]
+    def __init__(self, directory: Path, admin: str):
+        super().__init__(directory, servers=2)
+        self.first = ["--admin", admin]
 
-    def scrapes(self) -> int:
-        """How often the least of both targets was scraped; 0 while one was not."""
-        try:
-            found = self.query("sum_over_time(up[1h])")
-        except (URLError, ConnectionError):
-            return 0
-        return min(int(sample["value"][1]) for sample in found) if len(found) == 2 else 0
-
-    def wait_for_scrapes(self, count: int):
-        until(lambda: self.scrapes() >= count, f"{count} scrapes", told=lambda: Path(self.log.name).read_text())
-
-    def stop(self):
-        self.process.kill()
-        self.process.wait()
-        self.log.close()
+    def start_shim(self, index: int):
+        usual = self.shim_options
+        self.shim_options = [*usual, *self.first] if index == 0 else usual
+        super().start_shim(index)
+        self.shim_options = usual
 
 
 @pytest.fixture(scope="module")
 def prometheus(tmp_path_factory):
-    """Prometheus before an embedded node and a proxy that have had queries."""
+    """Prometheus before an embedded node, a proxy of a fleet with TLS, a dispatcher and an agent that hand over, and sidecars with and
+    without shims, all of which have work."""
     directory = tmp_path_factory.mktemp("prometheus")
-    contact, admin = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
-    arguments = ["node", "--listen", contact, "--admin", admin]
-    with Embedded("packaging", contact, arguments, [contact], directory / "node.log") as node:
-        options = ["--cores", "1", *UNDISTURBED_PROXY]
-        with Proxy(node.contact, f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}", options, directory / "proxy.log") as proxy:
-            server = Prometheus(directory, {"shunt": proxy.admin, "shunt-node": admin})
-            cluster = Cluster([proxy.host], port=proxy.port, **UNDISTURBED)
-            try:
-                server.wait_for_scrapes(2)
-                session = cluster.connect()
-                for _ in range(50):
-                    session.execute("SELECT release_version FROM system.local")
-                server.wait_for_scrapes(server.scrapes() + 3)
-                yield server
-            finally:
-                cluster.shutdown()
-                server.stop()
+    contact = f"127.0.0.1:{free_port()}"
+    admin = {job: f"127.0.0.1:{free_port()}" for job in ADMIN_OF}
+    pair = Authority(directory).server()
+    with contextlib.ExitStack() as stack:
+        arguments = ["node", "--listen", contact, "--admin", admin["shunt-node"]]
+        node = stack.enter_context(Embedded("packaging", contact, arguments, [contact], directory / "node.log"))
+        subprocess.run([binary(), "fleet", "init", "--contact-points", node.contact, "--name", "main", "--replicas", "1"], check=True, timeout=120)
+        options = ["--cores", "1", "--fleet", "main", "--fleet-replicas-min", "1", "--tls", "optional", "--tls-certificate", str(pair.certificate),
+                   "--tls-key", str(pair.key), *UNDISTURBED_PROXY]
+        proxy = Proxy(node.contact, f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}", options, directory / "proxy.log")
+        stack.enter_context(proxy)
+        relay = Relay(directory / "relay", servers=1, dispatch_options=["--admin", admin["shunt-dispatch"]],
+                      agent_options=["--admin", admin["shunt-agent"]], shares_socket=True)
+        stack.enter_context(relay)
+        (directory / "redis").mkdir()
+        (directory / "servers").mkdir()
+        tiers = [stack.enter_context(Shims(directory / "redis", admin["shunt-shim"])),
+                 stack.enter_context(Multiget(directory / "servers", servers=2, mode="tcp"))]
+        sidecars = {f"shunt-multiget-{number}": f"127.0.0.1:{tier.admin_port}" for number, tier in enumerate(tiers)}
+        server = Prometheus(directory, {**admin, **sidecars, "shunt-fleet": proxy.admin}, [ALERTS])
+        stack.callback(server.stop)
+        server.wait_for_scrapes(2)
+        work(proxy, relay, tiers)
+        server.wait_for_scrapes(3)
+        yield server
 
 
-# Panels that are empty while all is well, or without the feature that they are about.
-EMPTY = {"proxy": {"Certificates expire"}, "fleet": {"Partitions that cannot be read"}, "node": set()}
+def work(proxy: Proxy, relay: Relay, tiers: list) -> None:
+    """Something to count for each part: queries, a lock, large and small answers, multigets."""
+    cluster = Cluster([proxy.host], port=proxy.port, **UNDISTURBED)
+    session = cluster.connect()
+    for _ in range(50):
+        session.execute("SELECT release_version FROM system.local")
+    cluster.shutdown()
+    (relay.files / "small").write_text("small")
+    (relay.files / "large").write_bytes(bytes(4 << 20))
+    for name in ("small", "large"):
+        subprocess.run(["curl", "-s", "-f", "-o", "/dev/null", "--max-time", "120", relay.url(f"/{name}")], check=True)
+    for tier in tiers:
+        with redis.Redis(port=tier.port, socket_timeout=ANSWER_SECONDS) as client:
+            assert client.mget([f"key-{number}" for number in range(20)]) == [None] * 20
+
+
+# Panels that are empty while all is well.
+EMPTY = {"proxy": set(), "fleet": {"Partitions that cannot be read"}, "hand-over": set(), "multiget": set(), "node": set()}
+# Metrics of alerts that do not exist while all is well.
+ABSENT = {"shunt_lock_unreadable_partitions"}
 
 
 @pytest.mark.parametrize("name", EMPTY)
 def test_each_panel_has_data(name, prometheus):
     dashboard = json.loads((ROOT / f"packaging/grafana/shunt-{name}.json").read_text())
-    empty = set()
-    for panel in dashboard["panels"]:
-        for target in panel.get("targets", []):
-            expression = target["expr"].replace("$__rate_interval", "1m").replace("$job", ".*").replace("$instance", ".*")
-            if not prometheus.query(expression):
-                empty.add(panel["title"])
+    values = {"$__rate_interval": "1m"}
+
+    def filled(text: str) -> str:
+        for variable, value in values.items():
+            text = text.replace(variable, value)
+        return text
+
+    for variable in dashboard["templating"]["list"][1:]:
+        # As Grafana does where all values are chosen.
+        selector, label = re.fullmatch(r"label_values\((.*), (\w+)\)", variable["query"]["query"]).groups()
+        found = prometheus.get(f"/api/v1/label/{label}/values", **{"match[]": filled(selector)})
+        values["$" + variable["name"]] = "|".join(map(re.escape, found)).replace("\\", "\\\\")
+    empty = {panel["title"] for panel in dashboard["panels"] for target in panel.get("targets", [])
+             if not prometheus.query(filled(target["expr"]))}
     assert empty == EMPTY[name]
+
+
+def test_the_dashboards_are_all_tried():
+    assert {path.name for path in (ROOT / "packaging/grafana").glob("*.json")} == {f"shunt-{name}.json" for name in EMPTY}
+
+
+def test_the_metrics_of_each_alert_exist(prometheus):
+    """An alert about a metric that nobody has would be silent for ever."""
+    absent = set()
+    for group in prometheus.get("/api/v1/rules")["groups"]:
+        for rule in group["rules"]:
+            names = set(re.findall(r"\b(?:shunt|process)_\w+", rule["query"]))
+            assert names or rule["name"] == "ShuntAway", rule
+            absent |= {name for name in names if not prometheus.query(name)}
+    assert absent == ABSENT
 
 
 def test_no_alert_is_about_a_proxy_that_is_well(prometheus):
