@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import tarfile
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from harness.proxy import binary
 
 ROOT = Path(__file__).parents[2]
 NOBODY = 65532
+ARM64_IN_ELF = (183).to_bytes(2, "little")
 
 pytestmark = only_with("image", "buildah", "bwrap")
 
@@ -93,6 +95,16 @@ def test_engines_start_it_as_a_user_without_rights(image):
 def test_a_file_that_is_no_program_is_refused(tmp_path):
     done = build(tmp_path / "shunt.tar", program=ROOT / "README.md")
     assert done.returncode == 1 and "README.md is no Linux program for amd64 or arm64" in done.stderr
+
+
+def test_a_binary_for_another_machine_that_needs_libraries_is_refused(tmp_path):
+    """Its libraries cannot be found here, and without them it would not start there."""
+    program = tmp_path / "shunt"
+    content = bytearray(Path(sys.executable).read_bytes())
+    content[18:20] = ARM64_IN_ELF
+    program.write_bytes(content)
+    done = build(tmp_path / "shunt.tar", program=program)
+    assert done.returncode == 1 and "must be linked statically" in done.stderr, done.stderr
 
 
 def within(root: Path, folder: Path, command: list) -> list:

@@ -1,6 +1,8 @@
 """scripts/release: the source is fit for a release, and what does not go with one is named."""
 
 import io
+import os
+import re
 import subprocess
 import tarfile
 import tomllib
@@ -33,6 +35,24 @@ def test_each_place_with_another_version_is_named(release):
                   "Chart.yaml: the version that the chart installs", "CHANGELOG.md: the newest chapter"):
         assert place in found, found
     assert "a version is MAJOR.MINOR.PATCH" in release.faults("v0.1")[0]
+
+
+def test_what_the_steps_need_is_asked_for_before_the_first(release, monkeypatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert [line.split()[0] for line in release.missing_programs()] == list(release.PROGRAMS)
+
+
+def test_the_environment_of_the_caller_changes_no_binary(release, monkeypatch, capfd):
+    monkeypatch.setenv("RUSTFLAGS", "-C opt-level=0")
+    monkeypatch.setenv("CARGO_PROFILE_RELEASE_DEBUG", "2")
+    release.run("sh", "-c", "echo $RUSTFLAGS/$CARGO_PROFILE_RELEASE_DEBUG/$SOURCE_DATE_EPOCH", SOURCE_DATE_EPOCH="7")
+    assert capfd.readouterr().out.splitlines()[-1] == "//7"
+
+
+def test_binaries_for_both_machines_hide_the_same_paths(release):
+    (line,) = re.findall(r'^flags="(.*)"$', (ROOT / "packaging/build").read_text(), re.MULTILINE)
+    assert line.replace("$PWD", str(ROOT)).replace("${CARGO_HOME:-$HOME/.cargo}", os.environ.get("CARGO_HOME", str(Path.home() / ".cargo"))) \
+        == release.remapped()
 
 
 def test_the_command_ends_with_the_faults():
