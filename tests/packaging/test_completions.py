@@ -25,7 +25,7 @@ def output(*words) -> str:
     return done.stdout
 
 
-@only_with("packages", "zsh")
+@only_with("shells", "zsh")
 def test_zsh_reads_and_finds_them(completions, tmp_path):
     script = completions("zsh", "_shunt")
     output("zsh", "-f", "-n", script)
@@ -33,14 +33,14 @@ def test_zsh_reads_and_finds_them(completions, tmp_path):
     assert output("zsh", "-f", "-c", find) == "_shunt\n"
 
 
-@only_with("packages", "zsh")
+@only_with("shells", "zsh")
 def test_zsh_sees_a_fault(completions):
     script = completions("zsh", "_shunt")
     script.write_text(script.read_text() + "\nif\n")
     assert subprocess.run(["zsh", "-f", "-n", script], capture_output=True).returncode != 0
 
 
-@only_with("packages", "fish")
+@only_with("shells", "fish")
 def test_fish_completes_commands_and_options(completions):
     script = completions("fish", "shunt.fish")
     output("fish", "--no-config", "--no-execute", script)
