@@ -27,8 +27,9 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="rpm --root needs root")
 # Programs of the root that a package calls.
 PROGRAMS = {
     "systemctl": 'echo "systemctl $*" >>/calls; [ ! -e /refuses ]',
-    "getent": 'read -r line </etc/passwd; case "$line" in *:shunt) exit 0 ;; *) exit 2 ;; esac',
-    "useradd": f'echo "useradd $*" >>/calls; echo "shunt:x:{USER}:{USER}::/:shunt" >/etc/passwd; echo "shunt:x:{USER}:" >/etc/group',
+    "getent": 'read -r line <"/etc/$1"; case "$line" in "$2":*) exit 0 ;; *) exit 2 ;; esac',
+    "groupadd": f'echo "groupadd $*" >>/calls; echo "shunt:x:{USER}:" >/etc/group',
+    "useradd": f'echo "useradd $*" >>/calls; echo "shunt:x:{USER}:{USER}::/:" >/etc/passwd',
 }
 
 
@@ -137,8 +138,9 @@ def system(tmp_path) -> System:
 @as_root
 def test_the_life_of_an_installation(packages, system):
     calls = system.rpm("--install", package(packages, "shunt"), package(packages, "shunt-node"))
-    assert calls[0] == "useradd --system --user-group --no-create-home --home-dir /nonexistent --shell /sbin/nologin shunt"
-    assert set(calls[1:]) == {"systemctl daemon-reload"}, "nothing starts before it is configured"
+    assert calls[:2] == ["groupadd --system shunt",
+                         "useradd --system --gid shunt --no-create-home --home-dir /nonexistent --shell /sbin/nologin shunt"]
+    assert set(calls[2:]) == {"systemctl daemon-reload"}, "nothing starts before it is configured"
     configuration = system.root / CONFIGURATION
     assert (configuration.stat().st_gid, configuration.stat().st_mode & 0o777) == (USER, 0o640)
     assert (system.root / "etc/shunt/private").stat().st_mode & 0o777 == 0o750
@@ -171,10 +173,19 @@ def test_a_service_manager_that_refuses_leaves_no_package_half_removed(packages,
 
 
 @as_root
+def test_a_group_without_its_user_is_taken(packages, system):
+    (system.root / "etc/group").write_text("shunt:x:7:\n")
+    assert [call.split()[0] for call in system.rpm("--install", package(packages, "shunt"))] == ["useradd", "systemctl"]
+    assert (system.root / CONFIGURATION).stat().st_gid == 7
+
+
+@as_root
 def test_a_root_without_systemd_and_with_the_user_is_left_alone(packages, system):
-    """As in a container, or on a host whose operator has created the user."""
-    system.program("useradd", "exit 9")
-    (system.root / "etc/passwd").write_text("shunt:x:7:7::/:shunt\n")
+    """As in a container, or on a host whose operator has created the user and its group."""
+    for name in ("useradd", "groupadd"):
+        system.program(name, "exit 9")
+    (system.root / "etc/passwd").write_text("shunt:x:7:7::/:\n")
+    (system.root / "etc/group").write_text("shunt:x:7:\n")
     (system.root / "usr/bin/systemctl").unlink()
     (system.root / "run/systemd/system").rmdir()
     assert system.rpm("--install", package(packages, "shunt")) == []
