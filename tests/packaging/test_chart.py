@@ -15,6 +15,8 @@ from harness import chart
 
 # Kinds of other projects, whose schemas test_chart_rendering.py has.
 OTHER_KINDS = {"PodMonitor"}
+# Time that Kubernetes gives an application to end, by default.
+KUBERNETES_SECONDS = 30
 WORKLOADS = {"tier": "Deployment", "tier-tls": "Deployment", "fleet": "StatefulSet", "sidecar": "Deployment"}
 
 
@@ -86,13 +88,14 @@ def test_mounts_and_ports_have_their_counterparts(shape):
 @pytest.mark.parametrize("shape", chart.SHAPES)
 def test_an_old_pod_has_time_to_drain(shape):
     found = chart.objects(shape)
-    if shape == "sidecar":
-        proxy = found["Deployment"]["spec"]["template"]["spec"]["initContainers"][0]
-        # A sidecar starts before all other containers, and Kubernetes ends it after them.
-        assert (proxy["name"], proxy["restartPolicy"]) == ("shunt", "Always")
-        return
     spec = found[WORKLOADS[shape]]["spec"]["template"]["spec"]
     drain = int(re.search(r'drain_timeout_ms = "(\d+)s"', found["ConfigMap"]["data"]["shunt.toml"])[1])
+    if shape == "sidecar":
+        proxy = spec["initContainers"][0]
+        # A sidecar starts before all other containers, and Kubernetes ends it after them, within the time of the whole pod.
+        assert (proxy["name"], proxy["restartPolicy"]) == ("shunt", "Always")
+        assert spec["terminationGracePeriodSeconds"] > KUBERNETES_SECONDS + drain + 10
+        return
     pause = chart.containers(found[WORKLOADS[shape]])["shunt"]["lifecycle"]["preStop"]["sleep"]["seconds"]
     # Ten seconds after the drain a proxy ends, whatever its clients do.
     assert spec["terminationGracePeriodSeconds"] > pause + drain + 10

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
@@ -44,7 +45,10 @@ def test_helm_has_nothing_to_say(shape):
     (["--set", "image.repository=r"], "contactPoints: name nodes of the ring"),
     ([*NAMED, "--set", "login.username=shunt"], "login.secretName: name the Secret"),
     ([*NAMED, "--set", "login.secretName=shunt"], "login.username: name the role"),
-    ([*NAMED, "--set", "mode=fleet,tls.secretName=t"], "tls.mode: the proxies of a fleet"),
+    ([*NAMED, "--set", "mode=fleet,tls.secretName=t"], "tls.mode: required refuses the other proxies of the fleet"),
+    ([*NAMED, "--set", "mode=fleet,fleet.tls.enabled=true"], "fleet.tls.enabled: the proxies show each other"),
+    ([*NAMED, "--set", "mode=sidecar,sidecar.podSpec.containers[0].name=shop,sidecar.podSpec.terminationGracePeriodSeconds=44"],
+     "sidecar.podSpec.terminationGracePeriodSeconds: the proxy drains after"),
     ([*NAMED, "--set", "mode=sidecar"], "sidecar.podSpec.containers: name the containers"),
     ([*NAMED, "--set", "mode=sidecar,networkPolicy.enabled=true,sidecar.podSpec.containers[0].name=shop"], "networkPolicy: in mode sidecar"),
     ([*NAMED, "--set", "tls.clientAuth=required"], "tls.clientAuth: certificates of clients need tls.secretName"),
@@ -59,6 +63,27 @@ def test_helm_has_nothing_to_say(shape):
 def test_values_that_go_wrong_are_refused_with_a_reason(words, reason):
     done = template(*words)
     assert done.returncode != 0 and reason in done.stderr, done.stderr or done.stdout
+
+
+def test_the_examples_of_the_page_render(tmp_path):
+    """Each example of docs/kubernetes.md is for the smallest `values.yaml`, the first of them."""
+    first, *others = re.findall(r"^```yaml\n(.*?)^```", (chart.ROOT / "docs/kubernetes.md").read_text(), re.MULTILINE | re.DOTALL)
+    kinds = {}
+    for number, text in enumerate(["", *others]):
+        files = [tmp_path / f"{number}-{name}.yaml" for name in ("first", "other")]
+        for file, content in zip(files, (first, text), strict=True):
+            file.write_text(content)
+        done = template(*[word for file in files for word in ("--values", file)])
+        assert done.returncode == 0, (text, done.stderr)
+        kinds[yaml.safe_load(text)["mode"] if text else "tier"] = {each["kind"] for each in yaml.safe_load_all(done.stdout) if each}
+    assert {mode: found & {"Deployment", "StatefulSet", "Job"} for mode, found in kinds.items()} == {
+        "tier": {"Deployment"}, "fleet": {"StatefulSet", "Job"}, "sidecar": {"Deployment"}}
+
+
+def test_a_sidecar_keeps_the_time_that_the_application_asks_for():
+    asked = "mode=sidecar,sidecar.podSpec.containers[0].name=shop,sidecar.podSpec.terminationGracePeriodSeconds=45"
+    done = template(*NAMED, "--set", asked)
+    assert done.returncode == 0 and done.stdout.count("terminationGracePeriodSeconds: 45\n") == 1, done.stderr
 
 
 def test_addresses_of_version_6():

@@ -166,8 +166,7 @@ options! {
     }
     /// Threads for TLS handshakes
     tls_threads: usize {
-        kind: usize, value: "N", default: "1",
-        allowed: Numbers(1, 64), change: AfterRestart,
+        kind: usize, value: "N", default: "1", allowed: Numbers(1, 64), change: AfterRestart,
         manual: "More than one helps where thousands of clients connect at once",
     }
 
@@ -283,8 +282,7 @@ options! {
     }
     /// Time for a contact point to answer before the process ends with code 4; 0 keeps trying
     require_ring_ms: u64 {
-        kind: Millis, value: "MS", default: "0",
-        allowed: Numbers(0, DAY_MS), change: AfterRestart,
+        kind: Millis, value: "MS", default: "0", allowed: Numbers(0, DAY_MS), change: AfterRestart,
     }
 
     section "Event loop";
@@ -307,8 +305,7 @@ options! {
     }
     /// Longest time queries wait to share a frame while a node has other work; 0 disables
     gather_us: u64 {
-        kind: Micros, value: "US", default: "100",
-        allowed: Numbers(0, 100_000), change: OnReload,
+        kind: Micros, value: "US", default: "100", allowed: Numbers(0, 100_000), change: OnReload,
         manual: "Only aggregated frames use it. [Why](internals/frames.md#when-a-frame-waits)",
     }
     /// Aggregated frames to nodes that offer them: auto or off
@@ -327,8 +324,7 @@ options! {
     }
     /// Most keys of an IN that the proxy splits; a longer IN goes whole
     multiget_keys_max: usize {
-        kind: usize, value: "N", default: "128",
-        allowed: Numbers(2, 10_000), change: OnReload,
+        kind: usize, value: "N", default: "128", allowed: Numbers(2, 10_000), change: OnReload,
     }
 
     section "Hand-over";
@@ -410,8 +406,7 @@ options! {
     }
     /// Longest time SIGTERM waits for queries in flight
     drain_timeout_ms: u64 {
-        kind: Millis, value: "MS", default: "30000",
-        allowed: Numbers(0, DAY_MS), change: OnReload,
+        kind: Millis, value: "MS", default: "30000", allowed: Numbers(0, DAY_MS), change: OnReload,
     }
     /// Deadline of a client's login
     handshake_timeout_ms: u64 {
@@ -432,8 +427,7 @@ options! {
     }
     /// Time the proxy trusts a successful login of a role
     auth_cache_ms: u64 {
-        kind: Millis, value: "MS", default: "2000",
-        allowed: Numbers(0, DAY_MS), change: OnReload,
+        kind: Millis, value: "MS", default: "2000", allowed: Numbers(0, DAY_MS), change: OnReload,
         manual: "Further clients with the same password log in without asking a node. The time also holds for a role's right to use locks",
     }
 
@@ -501,6 +495,12 @@ options! {
     fleet_tls_ca: Option<PathBuf> {
         kind: PathBuf, value: "FILE", default: None => "those of the system",
         allowed: Form("path", "/etc/shunt/ca.crt"), change: OnReload,
+    }
+    /// Name that the certificates of all proxies of the fleet have, in place of each one's address
+    fleet_tls_name: Option<String> {
+        kind: String, value: "NAME", default: None => "the address of each proxy",
+        allowed: Form("name", "shunt.example"), change: OnReload,
+        manual: "Whoever has a certificate with this name can pose as any proxy of the fleet",
     }
     /// Longest time a request waits for a lock
     lock_wait_max_ms: u64 {

@@ -58,7 +58,7 @@ impl OptionNames {
         ca: "fleet_tls_ca",
         certificate: "tls_certificate",
         key: "tls_key",
-        name: "fleet_tls",
+        name: "fleet_tls_name",
     };
 
     /// Options of a proxy's connections to agents.

@@ -321,6 +321,14 @@ impl Config {
         idle
     }
 
+    /// Options of TLS to the other proxies of the fleet that are given but have no effect, because
+    /// it is off.
+    pub fn idle_fleet_tls(&self) -> Vec<&'static str> {
+        let mut idle = self.given_in(FLEET_SECTION);
+        idle.retain(|key| self.fleet_tls == Switch::Off && key.starts_with("fleet_tls_"));
+        idle
+    }
+
     /// Options of a section that differ from their defaults.
     fn given_in(&self, section: &str) -> Vec<&'static str> {
         let default = Config::default();

@@ -44,7 +44,7 @@ impl Side {
                 certificate: config.tls_certificate.clone(),
                 key: config.tls_key.clone(),
                 verify: Verify::Full,
-                name: None,
+                name: config.fleet_tls_name.clone(),
             }),
             Self::Agents => (config.handover_tls == Switch::On).then(|| ClientOptions {
                 names: OptionNames::AGENTS,
@@ -238,8 +238,10 @@ pub fn check_outgoing(config: &Config) -> Result<Vec<String>, TlsError> {
         let idle = idle.join(", ");
         warnings.push(format!("handover_tls is off, so these have no effect: {idle}"));
     }
-    if config.fleet_tls == Switch::Off && config.fleet_tls_ca.is_some() {
-        warnings.push("fleet_tls is off, so this has no effect: fleet_tls_ca".to_owned());
+    let idle = config.idle_fleet_tls();
+    if !idle.is_empty() {
+        let idle = idle.join(", ");
+        warnings.push(format!("fleet_tls is off, so these have no effect: {idle}"));
     }
     for side in [Side::Nodes, Side::Fleet, Side::Agents] {
         let Some(options) = side.options(config) else { continue };

@@ -213,6 +213,7 @@ fn options_for_servers_that_have_no_effect_are_told() {
     let config = Config {
         node_tls_ca: Some("nowhere".into()),
         fleet_tls_ca: Some("nowhere".into()),
+        fleet_tls_name: Some("shunt.example".to_owned()),
         ..Config::default()
     };
     let warnings = check_outgoing(&config).expect("nothing is read");
@@ -220,7 +221,7 @@ fn options_for_servers_that_have_no_effect_are_told() {
         warnings,
         [
             "node_tls is off, so these have no effect: node_tls_ca",
-            "fleet_tls is off, so this has no effect: fleet_tls_ca"
+            "fleet_tls is off, so these have no effect: fleet_tls_ca, fleet_tls_name"
         ]
     );
     let error = check_outgoing(&Config { node_tls: Switch::On, ..config }).expect_err("no file");

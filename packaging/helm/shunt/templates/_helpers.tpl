@@ -81,6 +81,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- if eq $values.mode "fleet" -}}
 {{- $_ := set $set "fleet" $values.fleet.name -}}
 {{- $_ := set $set "fleet_state" "/run/shunt/fleet" -}}
+{{- with $values.fleet.tls }}{{ if .enabled -}}
+{{- $_ := set $set "fleet_tls" "on" -}}
+{{- $_ := set $set "fleet_tls_ca" (printf "/etc/shunt/tls/%s" .caKey) -}}
+{{- $_ := set $set "fleet_tls_name" (.name | default (printf "%s.%s.svc" (include "shunt.name" $) $.Release.Namespace)) -}}
+{{- end }}{{ end -}}
 {{- end -}}
 {{- range $key, $value := $values.config -}}
 {{- if hasKey $set $key }}{{ fail (printf "config.%s: the chart sets it from another value" $key) }}{{ end -}}
@@ -100,8 +105,13 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- if not (compact .contactPoints) }}{{ fail "contactPoints: name nodes of the ring" }}{{ end -}}
 {{- if and .login.username (not .login.secretName) }}{{ fail "login.secretName: name the Secret with the password of login.username" }}{{ end -}}
 {{- if and .login.secretName (not .login.username) }}{{ fail "login.username: name the role whose password login.secretName has" }}{{ end -}}
-{{- if and (eq .mode "fleet") .tls.secretName (eq .tls.mode "required") -}}
-{{- fail "tls.mode: the proxies of a fleet reach each other at the addresses of pods, which no certificate has, so they need clear text: set optional" -}}
+{{- if and (eq .mode "fleet") .tls.secretName (eq .tls.mode "required") (not .fleet.tls.enabled) -}}
+{{- fail "tls.mode: required refuses the other proxies of the fleet, which connect in clear text: set fleet.tls.enabled, or tls.mode to optional" -}}
+{{- end -}}
+{{- if and (eq .mode "fleet") .fleet.tls.enabled (not .tls.secretName) }}{{ fail "fleet.tls.enabled: the proxies show each other the certificate of tls.secretName: name that Secret" }}{{ end -}}
+{{- $spec := .sidecar.podSpec -}}
+{{- if and (eq .mode "sidecar") (hasKey $spec "terminationGracePeriodSeconds") -}}
+{{- if lt (int64 $spec.terminationGracePeriodSeconds) (int64 (add .drainSeconds 15)) }}{{ fail (printf "sidecar.podSpec.terminationGracePeriodSeconds: the proxy drains after the application has ended: set at least drainSeconds and 15, which is %d, and the time that the application needs" (add .drainSeconds 15)) }}{{ end -}}
 {{- end -}}
 {{- if and (eq .mode "sidecar") (not .sidecar.podSpec.containers) }}{{ fail "sidecar.podSpec.containers: name the containers of the application" }}{{ end -}}
 {{- if and (eq .mode "sidecar") .networkPolicy.enabled }}{{ fail "networkPolicy: in mode sidecar it would close the application's own ports; write a policy for the application" }}{{ end -}}

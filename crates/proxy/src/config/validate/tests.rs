@@ -87,6 +87,7 @@ fn options_of_locks_need_a_fleet_unless_they_are_the_default() {
         locks_http: Some(HttpAddress::from(SocketAddr::from(([127, 0, 0, 1], 9190)))),
         fleet_tls: Switch::On,
         fleet_tls_ca: Some("ca.crt".into()),
+        fleet_tls_name: Some("shunt.example".to_owned()),
         tls: Tls::Optional,
         tls_certificate: Some("tls.crt".into()),
         tls_key: Some("tls.key".into()),
@@ -98,7 +99,7 @@ fn options_of_locks_need_a_fleet_unless_they_are_the_default() {
     let fleet =
         OPTIONS.iter().filter(|option| option.section == FLEET_SECTION).map(|option| option.key);
     assert_eq!(found, fleet.filter(|key| *key != "fleet").collect::<Vec<_>>());
-    assert_eq!(found.len(), 8);
+    assert_eq!(found.len(), 9);
     for Problem { key, message } in &problems {
         assert!(
             message.contains("set fleet") && message.ends_with(&format!("remove {key}")),
