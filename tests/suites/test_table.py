@@ -16,7 +16,8 @@ LONG = {"tests/dispatch/test_cql_drivers.py", "tests/faults/test_conditional_sta
         "tests/faults/test_control_node_killed.py", "tests/faults/test_extension_installed.py",
         "tests/faults/test_node_joins.py", "tests/faults/test_node_killed.py", "tests/faults/test_node_paused.py",
         "tests/faults/test_node_restarted.py", "tests/packaging/test_chart_rendering.py",
-        "tests/tls/test_other_drivers.py"}
+        "tests/tls/test_other_drivers.py",
+        "tests/packaging/test_rpm.py", "tests/packaging/test_completions.py"}
 
 
 @pytest.fixture(scope="module")
