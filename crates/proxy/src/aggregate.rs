@@ -11,7 +11,6 @@ use shunt_reactor::Io;
 use shunt_wire::cql::envelope::{HEADER_BYTES, Header};
 
 use crate::ids::LinkKey;
-use crate::limits;
 use crate::link::links::{LinkAndNode, Links};
 use crate::link::{Kept, Link, LinkWriter, Pending, Purpose};
 use crate::retained::Retained;
@@ -68,9 +67,11 @@ pub(crate) fn send(
     } else {
         link.urgent = true;
     }
-    if link.streams.is_full() || link.has_too_many_bytes(io) {
-        link.full = true;
-        io.notify_drained(link.conn, limits::LINK_BACKLOG_BYTES_LOW);
+    if let Some(shares) = &mut link.shares {
+        shares.take(client, body.len());
+    }
+    if link.is_crowded(io) {
+        link.crowd(io, |kept| retained.length(kept));
     }
     true
 }

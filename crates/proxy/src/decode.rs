@@ -24,7 +24,7 @@ use crate::fault::Fault;
 use crate::ids::{ClientRef, PoolId};
 use crate::limits;
 use crate::link::links::Links;
-use crate::link::{Kept, Pending, Purpose, open, refusal};
+use crate::link::{Kept, Pending, Purpose, open, refusal, waiting};
 use crate::locks::intake;
 use crate::metrics::{Closing, Outcome, Routing};
 use crate::multiget::send as multiget;
@@ -411,10 +411,11 @@ fn send(
     (pool, plan): (PoolId, Plan),
 ) -> Forwarded {
     let Path { router, links, retained, traces, context } = path;
-    let link = match route::choose(router, links, pool, &plan, None, WhenFull::Waits) {
+    let asker = ClientRef { slot: request.slot, id: client.id };
+    let link = match route::choose(router, links, pool, asker, &plan, None, WhenFull::Waits) {
         Choice::Link(link) => link,
         choice if !client.refuse_next => return Forwarded::Unsent(choice, plan),
-        choice => match route::choose_after_wait(router, links, pool, &plan) {
+        choice => match route::choose_after_wait(router, links, pool, asker, &plan) {
             Choice::Link(link) => link,
             Choice::Full(_) | Choice::Nothing => return Forwarded::Unsent(choice, plan),
         },
@@ -431,7 +432,7 @@ fn send(
     let trace = traces.begin(bytes, (io.now_ns(), client.peer), &metrics.traces);
     let pending = Pending {
         purpose: Purpose::Client,
-        client: ClientRef { slot: request.slot, id: client.id },
+        client: asker,
         pool,
         stream: request.header.stream,
         opcode: request.header.opcode,
@@ -559,10 +560,7 @@ fn hold(core: &mut Core, io: &mut Io, request: &Request<'_>, choice: Choice, pla
             return Taken::Done;
         }
         Choice::Full(link) | Choice::Link(link) => {
-            if let Some(link) = core.links.get_mut(link) {
-                link.waiting.push_back(client);
-            }
-            core.clients.stall(&core.context.metrics, io, slot, Stall::LINK);
+            waiting::join(core, io, link, client);
         }
         Choice::Nothing => {
             if let Some(pool) = core.router.pools.get_mut(pool) {

@@ -61,9 +61,9 @@ pub(crate) fn received(core: &mut Core, io: &mut Io, key: LinkKey, data: &[u8]) 
     }
     let Some(link) = core.links.find_mut(at) else { return data.len() };
     link.reader = reader;
-    let (full, done) = (link.full, link.retiring && link.is_unused());
-    if full {
-        waiting::reconsider_full(core, io, key);
+    let (crowded, done) = (link.crowded, link.retiring && link.is_unused());
+    if crowded {
+        waiting::reconsider(core, io, key);
     }
     if done {
         closing::close(core, io, key);
@@ -202,7 +202,7 @@ fn pass_on(
     if pending.trace != TraceKey::NONE {
         record_trace(link.node, path, io, (pending, digest));
     }
-    link.streams.remove(answer.stream);
+    link.end_request(answer.stream, |kept| path.retained.length(kept));
     if let Some(node) = node {
         node.in_flight = node.in_flight.saturating_sub(1);
         node.metrics.latency_ns.record(end.node_ns);
@@ -396,7 +396,7 @@ fn take(core: &mut Core, io: &mut Io, at: LinkRef, answer: &Answer<'_>) {
         );
         return;
     };
-    link.streams.remove(answer.stream);
+    link.end_request(answer.stream, |kept| core.retained.length(kept));
     if let Some(node) = node {
         node.in_flight = node.in_flight.saturating_sub(1);
         if matches!(pending.purpose, Purpose::Client | Purpose::Offered) {

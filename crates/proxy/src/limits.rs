@@ -22,6 +22,16 @@ pub const LINK_BACKLOG_BYTES_LOW: usize = LINK_BACKLOG_BYTES_MAX / 4;
 /// Request bytes kept for retries beyond which a link counts as full.
 pub const LINK_RETAINED_BYTES_MAX: usize = 64 * 1024 * 1024;
 
+/// One part of this many of a link's streams and bytes is a reserve: clients that have their equal
+/// part leave it to others.
+pub const LINK_RESERVE_PARTS: usize = 8;
+
+/// Ticks after its last request for which a client still counts among those that want a link.
+pub const SHARE_WANTED_TICKS: u32 = 4;
+
+/// Ticks for which a link keeps the table of its clients after it was crowded.
+pub const SHARE_KEPT_TICKS: u32 = 40;
+
 /// Retained bytes from which the sweep copies old requests out of the sent log, so that a few slow
 /// queries do not hold the buffers of thousands of answered ones.
 pub const LINK_RETAINED_BYTES_SWEEP: usize = LINK_RETAINED_BYTES_MAX / 4;
@@ -479,6 +489,13 @@ pub const SECOND_NS: u64 = 1_000_000_000;
 const _: () = {
     assert!(LINK_BACKLOG_BYTES_LOW < LINK_BACKLOG_BYTES_MAX);
     assert!(LINK_RETAINED_BYTES_SWEEP < LINK_RETAINED_BYTES_MAX);
+    // A client's bytes on one link fit 32 bits.
+    assert!(LINK_RETAINED_BYTES_MAX + (REQUEST_BYTES_MAX as usize) < u32::MAX as usize);
+    assert!(
+        LINK_BACKLOG_BYTES_LOW
+            < LINK_BACKLOG_BYTES_MAX - LINK_BACKLOG_BYTES_MAX / LINK_RESERVE_PARTS
+    );
+    assert!(SHARE_WANTED_TICKS < SHARE_KEPT_TICKS);
     assert!((HANDSHAKE_BYTES_MAX as usize) < LINK_BACKLOG_BYTES_MAX);
     assert!(HANDSHAKE_BYTES_MAX < REQUEST_BYTES_MAX);
     assert!(LOGIN_BYTES_MAX < HANDSHAKE_BYTES_MAX as usize);

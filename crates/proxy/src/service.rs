@@ -121,7 +121,7 @@ impl Service for Core {
     fn drained(&mut self, io: &mut Io, conn: ConnId) {
         match self.connections.peer(conn) {
             Peer::Client(slot) => self.clients.unstall(&self.context.metrics, slot, Stall::REPLIES),
-            Peer::Link(link) => waiting::reconsider_full(self, io, link),
+            Peer::Link(link) => waiting::reconsider(self, io, link),
             Peer::Proxy(_) | Peer::Agent(_) | Peer::Nobody => {}
         }
     }
@@ -263,6 +263,7 @@ fn tick(core: &mut Core, io: &mut Io) {
     core.router.hot_keys.tick(io.now_ns());
     timeouts::tick(core, io);
     watch::tick_links(core, io);
+    waiting::tick(core, io);
     renewal::tick(core, io);
     if core.links.openings.tick() {
         login::resume(core, io);

@@ -157,8 +157,11 @@ fn forget_waiting(core: &mut Core) {
     for pool in core.router.pools.iter_mut() {
         pool.waiting.retain(|client| waits(client, Stall::POOL) || waits(client, Stall::SWITCH));
     }
-    for link in core.links.iter_mut() {
+    for (_, link) in core.links.iter_mut() {
         link.waiting.retain(|client| waits(client, Stall::LINK));
+        if let Some(shares) = &mut link.shares {
+            shares.retain(|client| waits(client, Stall::LINK));
+        }
     }
 }
 

@@ -77,7 +77,7 @@ pub(super) fn link(router: &Router, io: &Io, key: LinkKey, link: &Link) -> LinkR
         is_through_agent: link.via.is_some(),
         in_flight: (link.streams.len(), link.streams.max()),
         orphans: link.orphans,
-        waiting: link.waiting.len(),
+        waiting: link.waiting_clients(),
         backlog_bytes: io.backlog(link.conn),
         retained_bytes: io.retained_bytes(link.conn) + link.copied_bytes,
         silent_ms: (link.last_received_ns > 0).then(|| since_ms(link.last_received_ns)),

@@ -82,6 +82,7 @@ pub(crate) fn offered(core: &mut Core, io: &mut Io, at: LinkRef, answer: &Answer
         length,
     };
     client.is_away = true;
+    link.free_bytes(pending.client, retained.length(kept));
     retained.release_on(link, io, kept);
     let segments_lz4 = client.segmented.then_some(client.lz4);
     let (header, leaves_ns) = (header.to_bytes(), io.now_ns());
@@ -174,7 +175,7 @@ fn free(core: &mut Core, io: &mut Io, offer: &Offer, may_come: bool) {
         link.orphans += 1;
         return;
     }
-    link.streams.remove(offer.stream);
+    link.end_request(offer.stream, |kept| core.retained.length(kept));
     if let Some(node) = node {
         node.in_flight = node.in_flight.saturating_sub(1);
         node.metrics.latency_ns.record(io.now_ns().saturating_sub(offer.pending.sent_ns));

@@ -24,7 +24,7 @@ pub(crate) fn retire(core: &mut Core, io: &mut Io, key: LinkKey) -> bool {
     link.retiring = true;
     let opening = link.step != Step::Ready;
     // Clients that it held back should try other links.
-    let waiting = std::mem::take(&mut link.waiting);
+    let waiting = link.take_waiting();
     if link.is_unused() || opening {
         close(core, io, key);
     }
@@ -47,7 +47,7 @@ pub(super) fn forget(core: &mut Core, io: &mut Io, key: LinkKey) {
     let log = io.take_sent_log(link.conn);
     core.connections.forget(link.conn);
     detach(core, key, &link);
-    core.clients.unstall_all(&core.context.metrics, std::mem::take(&mut link.waiting), Stall::LINK);
+    core.clients.unstall_all(&core.context.metrics, link.take_waiting(), Stall::LINK);
     core.retries.linked.extend(link.on_ready.drain(..).map(|repair| (repair, false)));
     let mut requests = link.streams.take_all();
     requests.retain(|pending| {

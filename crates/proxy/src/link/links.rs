@@ -24,7 +24,7 @@ pub(crate) struct Links {
     pub(crate) health: Health,
     /// Links with something to complete before this turn's flush.
     pub(crate) dirty: Vec<LinkKey>,
-    /// Links that were full and have room for clients in line.
+    /// Links that were full or crowded and have room for clients in line.
     pub(crate) reopening: Vec<LinkRef>,
     /// Links that are opening, by role.
     pub(crate) openings: Openings,
@@ -148,9 +148,9 @@ impl Links {
         self.slots.iter().map(|(key, link)| (LinkKey(key as u32), link))
     }
 
-    /// Every link of the core.
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Link> {
-        self.slots.iter_mut().map(|(_, link)| link)
+    /// Links with their keys.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (LinkKey, &mut Link)> {
+        self.slots.iter_mut().map(|(key, link)| (LinkKey(key as u32), link))
     }
 
     /// Keys of all links.

@@ -7,7 +7,8 @@
 //! to the port where a node takes aggregated frames, [`renewal`] replaces those with old
 //! certificates, [`ring`] follows the ring. [`streams`] remembers the requests in flight on a link;
 //! [`pool`] defines who may share it, [`pools`] assigns pools, [`verdict`] is a node's refusal,
-//! [`refusal`] closes the clients that no node takes any more. [`links`] holds them all.
+//! [`refusal`] closes the clients that no node takes any more. Clients share a crowded link
+//! ([`shares`]) and wait for it ([`waiting`]). [`links`] holds them all.
 //!
 //! [`crate::aggregate`] puts requests on a link, and they come back through
 //! [`crate::disaggregate`].
@@ -28,6 +29,7 @@ pub(crate) mod pools;
 pub(crate) mod refusal;
 pub(crate) mod renewal;
 pub(crate) mod ring;
+pub(crate) mod shares;
 pub(crate) mod streams;
 pub(crate) mod upgrade;
 pub(crate) mod verdict;
@@ -48,11 +50,13 @@ use shunt_wire::cql::reader::EnvelopeReader;
 
 use crate::ids::{ClientRef, LinkRef, PoolId, Ticket};
 use crate::limits;
+use crate::limits::LINK_RESERVE_PARTS as PARTS;
 use crate::metrics::NodeMetrics;
 
 pub(crate) use openings::{Opening, Openings};
 pub(crate) use pool::{Pool, PoolKey};
 pub(crate) use pool_table::{Pools, Shortage};
+pub(crate) use shares::{Bounds, Shares};
 pub(crate) use streams::{Kept, Pending, Purpose, Recipient, Streams};
 pub(crate) use verdict::Verdict;
 
@@ -139,6 +143,10 @@ pub(crate) struct Link {
     pub(crate) copied_bytes: usize,
     /// Clients held until it is not full.
     pub(crate) waiting: VecDeque<ClientRef>,
+    /// True if less than the reserve is left: clients that have their part wait.
+    pub(crate) crowded: bool,
+    /// Its clients, if it is or was crowded.
+    pub(crate) shares: Option<Box<Shares>>,
     pub(crate) reader: EnvelopeReader,
     pub(crate) last_received_ns: u64,
     /// Time of the unanswered OPTIONS; 0 if none is out.
@@ -199,6 +207,8 @@ impl Link {
             retiring: false,
             copied_bytes: 0,
             waiting: VecDeque::new(),
+            crowded: false,
+            shares: None,
             is_reopening: false,
             reader: EnvelopeReader::keeping(limits::CARRY_KEPT_BYTES as u32),
             last_received_ns: 0,
@@ -225,6 +235,89 @@ impl Link {
     pub(crate) fn has_too_many_bytes(&self, io: &Io) -> bool {
         io.backlog(self.conn) > limits::LINK_BACKLOG_BYTES_MAX
             || io.retained_bytes(self.conn) + self.copied_bytes > limits::LINK_RETAINED_BYTES_MAX
+    }
+
+    /// True if less than the reserve of its streams or bytes is left.
+    #[inline]
+    pub(crate) fn is_crowded(&self, io: &Io) -> bool {
+        self.streams.is_crowded()
+            || self.has_crowded_backlog(io)
+            || io.retained_bytes(self.conn) + self.copied_bytes
+                > limits::LINK_RETAINED_BYTES_MAX / PARTS * (PARTS - 1)
+    }
+
+    #[inline]
+    fn has_crowded_backlog(&self, io: &Io) -> bool {
+        io.backlog(self.conn) > limits::LINK_BACKLOG_BYTES_MAX / PARTS * (PARTS - 1)
+    }
+
+    /// True if it takes a request of this client now.
+    #[inline]
+    pub(crate) fn takes(&self, client: ClientRef) -> bool {
+        !self.crowded || self.takes_in_a_crowd(client)
+    }
+
+    #[cold]
+    fn takes_in_a_crowd(&self, client: ClientRef) -> bool {
+        !self.full && !self.shares.as_ref().is_some_and(|shares| shares.has_part(client))
+    }
+
+    /// Notes that less than the reserve is left, and whether nothing is. `length`: that of a
+    /// request's bytes.
+    #[cold]
+    pub(crate) fn crowd(&mut self, io: &mut Io, length: impl Fn(Kept) -> usize) {
+        self.full |= self.streams.is_full() || self.has_too_many_bytes(io);
+        self.crowded = true;
+        let bytes = match self.has_crowded_backlog(io) {
+            true => limits::LINK_BACKLOG_BYTES_MAX,
+            false => limits::LINK_RETAINED_BYTES_MAX,
+        };
+        let bounds = Bounds { streams: self.streams.max(), bytes };
+        let requests = self.streams.iter();
+        let requests = requests.map(|(_, it)| (it.client, length(it.kept)));
+        let shares = self.shares.get_or_insert_with(|| Box::new(Shares::new(bounds, requests)));
+        shares.crowd(bounds);
+        io.notify_drained(self.conn, limits::LINK_BACKLOG_BYTES_LOW);
+    }
+
+    /// Frees the stream of a request that has ended. `length`: that of its bytes.
+    #[inline]
+    pub(crate) fn end_request(&mut self, stream: i16, length: impl Fn(Kept) -> usize) {
+        if self.shares.is_some() {
+            self.end_share(stream, length);
+        }
+        self.streams.remove(stream);
+    }
+
+    #[cold]
+    fn end_share(&mut self, stream: i16, length: impl Fn(Kept) -> usize) {
+        let (Some(pending), Some(shares)) = (self.streams.get(stream), &mut self.shares) else {
+            return;
+        };
+        if shares.end(pending.client, length(pending.kept)) {
+            self.waiting.push_back(pending.client);
+        }
+    }
+
+    /// Counts the bytes of a client's request that are kept no longer; its stream stays taken.
+    pub(crate) fn free_bytes(&mut self, client: ClientRef, bytes: usize) {
+        if self.shares.as_mut().is_some_and(|shares| shares.free(client, bytes)) {
+            self.waiting.push_back(client);
+        }
+    }
+
+    /// All clients that wait for it, which no longer do.
+    pub(crate) fn take_waiting(&mut self) -> VecDeque<ClientRef> {
+        let mut waiting = std::mem::take(&mut self.waiting);
+        if let Some(shares) = &mut self.shares {
+            waiting.extend(std::iter::from_fn(|| shares.next()));
+        }
+        waiting
+    }
+
+    /// Number of clients that wait for it.
+    pub(crate) fn waiting_clients(&self) -> usize {
+        self.waiting.len() + self.shares.as_ref().map_or(0, |shares| shares.in_line())
     }
 
     /// Chooses the best layout that the node understands for queries from here on.

@@ -9,7 +9,7 @@
 //! not read.
 
 use crate::ids::{ClientRef, PoolId, Ticket};
-use crate::limits::STREAMS_PER_CONNECTION_MAX;
+use crate::limits::{LINK_RESERVE_PARTS, STREAMS_PER_CONNECTION_MAX};
 use crate::plan::Plan;
 use crate::traces::key::TraceKey;
 
@@ -161,6 +161,12 @@ impl Streams {
 
     pub(crate) fn is_full(&self) -> bool {
         self.used >= self.max
+    }
+
+    /// True if less than the reserve is left.
+    #[inline]
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.used >= self.max - self.max / LINK_RESERVE_PARTS
     }
 
     #[inline]

@@ -132,6 +132,9 @@ impl Sources {
             None,
             &[plain(pauses)],
         )?;
+        let waits = self.total(|core| core.share_waits.get()) as f64;
+        let help = "Times a client waited because it had its part of a crowded link.";
+        encoder.counter("shunt_client_share_waits", help, None, &[plain(waits)])?;
         let errors = self.total(|core| core.client_protocol_errors.get()) as f64;
         encoder.counter(
             "shunt_client_protocol_errors",

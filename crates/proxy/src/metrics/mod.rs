@@ -237,6 +237,8 @@ pub struct CoreMetrics {
     pub clock_unmeasured: Gauge,
     /// Times a client was paused.
     pub client_pauses: Counter,
+    /// Times a client waited because it had its part of a crowded link.
+    pub share_waits: Counter,
     /// Clients not being read from now, by reason; one may have several.
     pub clients_stalled: Gauges<StallReason, { StallReason::COUNT }>,
     /// Times that a client got such a reason.

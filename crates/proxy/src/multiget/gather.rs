@@ -9,6 +9,7 @@ use crate::aggregate;
 use crate::client::inbox::Kept;
 use crate::core::Core;
 use crate::digests::attribution;
+use crate::ids::ClientRef;
 use crate::limits;
 use crate::link::{Pending, Purpose, Recipient};
 use crate::metrics::Outcome;
@@ -230,7 +231,7 @@ fn send_whole(core: &mut Core, io: &mut Io, gather: &Gather) {
     }
     let mut choose = |plan: &Plan| {
         let (router, links) = (&mut core.router, &core.links);
-        route::choose(router, links, gather.pool, plan, None, WhenFull::Fails)
+        route::choose(router, links, gather.pool, ClientRef::PROXY, plan, None, WhenFull::Fails)
     };
     let choice = match choose(&gather.plan) {
         // The original cannot wait as a client's next query can; any node with room will do.

@@ -182,10 +182,9 @@ fn plan_of(plan: &Plan, request: &Request<'_>, run: &Run<'_>, generation: u32) -
 
 /// The link of a part: to a replica of all its keys, or else as for any query.
 fn choose(core: &mut Core, pool: PoolId, plan: &Plan, run: &Run<'_>) -> Choice {
-    match route::choose_among(&core.router, &core.links, pool, &run.replicas) {
-        Choice::Nothing => {
-            route::choose(&mut core.router, &core.links, pool, plan, None, WhenFull::Waits)
-        }
+    let (router, links, parts) = (&mut core.router, &core.links, ClientRef::PART);
+    match route::choose_among(router, links, pool, parts, &run.replicas) {
+        Choice::Nothing => route::choose(router, links, pool, parts, plan, None, WhenFull::Waits),
         found => found,
     }
 }

@@ -5,6 +5,7 @@ use shunt_topology::NodeId;
 
 use crate::aggregate;
 use crate::core::Core;
+use crate::ids::ClientRef;
 use crate::link::Pending;
 use crate::metrics::Outcome;
 use crate::plan::Plan;
@@ -37,7 +38,7 @@ pub(crate) fn send(
     }
     let mut choose = |plan: &Plan| {
         let (router, links) = (&mut core.router, &core.links);
-        route::choose(router, links, pending.pool, plan, avoid, WhenFull::Fails)
+        route::choose(router, links, pending.pool, ClientRef::PROXY, plan, avoid, WhenFull::Fails)
     };
     let choice = match choose(&pending.plan) {
         // The request cannot wait as a client's next query can; any node with room will do.

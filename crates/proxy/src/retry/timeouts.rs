@@ -61,6 +61,7 @@ fn expire_requests(core: &mut Core, io: &mut Io, key: LinkKey) {
             slot.purpose = Purpose::Orphan;
             slot.kept = Kept::Nothing;
             link.orphans += 1;
+            link.free_bytes(pending.client, core.retained.length(pending.kept));
         }
         if pending.purpose == Purpose::Client {
             attribution::identify(core, io, at, &mut pending);

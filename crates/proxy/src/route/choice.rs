@@ -3,7 +3,7 @@
 
 use shunt_topology::NodeId;
 
-use crate::ids::{LinkKey, PoolId};
+use crate::ids::{ClientRef, LinkKey, PoolId};
 use crate::link::Pool;
 use crate::link::links::Links;
 use crate::plan::Plan;
@@ -14,7 +14,8 @@ use crate::router::Router;
 pub(crate) enum Choice {
     /// This link.
     Link(LinkKey),
-    /// All suitable links are full; the request waits for this one.
+    /// All suitable links are full, or the client has its part of them; the request waits for this
+    /// one.
     Full(LinkKey),
     /// No link of the pool is open.
     Nothing,
@@ -29,20 +30,21 @@ pub(crate) enum WhenFull {
     Fails,
 }
 
-/// The link for a request, among the open links of its pool. `avoid`: a node to use only as the
-/// last resort. Drained nodes get the request only if no other node can take it.
+/// The link for a request of `asker`, among the open links of its pool. `avoid`: a node to use only
+/// as the last resort. Drained nodes get the request only if no other node can take it.
 #[inline]
 pub(crate) fn choose(
     router: &mut Router,
     links: &Links,
     pool: PoolId,
+    asker: ClientRef,
     plan: &Plan,
     avoid: Option<NodeId>,
     when_full: WhenFull,
 ) -> Choice {
-    let choice = choose_in(router, links, pool, plan, avoid, Scope::Undrained);
+    let choice = choose_in(router, links, pool, asker, plan, avoid, Scope::Undrained);
     if links.has_drained && !takes(links, choice, avoid, when_full) {
-        return choose_among_all(router, links, pool, plan, avoid);
+        return choose_among_all(router, links, pool, asker, plan, avoid);
     }
     choice
 }
@@ -53,10 +55,11 @@ pub(crate) fn choose_after_wait(
     router: &mut Router,
     links: &Links,
     pool: PoolId,
+    asker: ClientRef,
     plan: &Plan,
 ) -> Choice {
     match links.has_drained {
-        true => choose_among_all(router, links, pool, plan, None),
+        true => choose_among_all(router, links, pool, asker, plan, None),
         false => Choice::Nothing,
     }
 }
@@ -68,10 +71,11 @@ fn choose_among_all(
     router: &mut Router,
     links: &Links,
     pool: PoolId,
+    asker: ClientRef,
     plan: &Plan,
     avoid: Option<NodeId>,
 ) -> Choice {
-    choose_in(router, links, pool, plan, avoid, Scope::All)
+    choose_in(router, links, pool, asker, plan, avoid, Scope::All)
 }
 
 /// The nodes that a choice considers.
@@ -97,6 +101,7 @@ fn choose_in(
     router: &mut Router,
     links: &Links,
     pool: PoolId,
+    asker: ClientRef,
     plan: &Plan,
     avoid: Option<NodeId>,
     scope: Scope,
@@ -107,7 +112,7 @@ fn choose_in(
         return Choice::Nothing;
     }
     if let Some(node) = plan.node {
-        return least_loaded(links, pool, [node].iter(), avoid, scope);
+        return least_loaded(links, pool, asker, [node].iter(), avoid, scope);
     }
     if let Some((keyspace, token)) = plan.placement
         && plan.generation == router.generation
@@ -119,20 +124,26 @@ fn choose_in(
             local.iter().filter(|node| scope == Scope::All || !links.is_drained(**node));
         if plan.conditional
             && let Choice::Link(link) =
-                least_loaded(links, pool, in_scope.next().into_iter(), avoid, scope)
+                least_loaded(links, pool, asker, in_scope.next().into_iter(), avoid, scope)
             && is_responsive(links, link, avoid)
         {
             return Choice::Link(link);
         }
-        match least_loaded(links, pool, local.iter(), avoid, scope) {
+        match least_loaded(links, pool, asker, local.iter(), avoid, scope) {
             Choice::Nothing => {}
             found => return found,
         }
     }
     let nodes = cluster.routing.local_nodes();
     let start = if nodes.is_empty() { 0 } else { router.cursor % nodes.len() };
-    let choice =
-        least_loaded(links, pool, nodes[start..].iter().chain(&nodes[..start]), avoid, scope);
+    let choice = least_loaded(
+        links,
+        pool,
+        asker,
+        nodes[start..].iter().chain(&nodes[..start]),
+        avoid,
+        scope,
+    );
     router.cursor = router.cursor.wrapping_add(1);
     choice
 }
@@ -143,10 +154,11 @@ pub(crate) fn choose_among(
     router: &Router,
     links: &Links,
     pool: PoolId,
+    asker: ClientRef,
     nodes: &[NodeId],
 ) -> Choice {
     let Some(pool) = router.pools.get(pool) else { return Choice::Nothing };
-    match least_loaded(links, pool, nodes.iter(), None, Scope::Undrained) {
+    match least_loaded(links, pool, asker, nodes.iter(), None, Scope::Undrained) {
         Choice::Link(link) if !is_responsive(links, link, None) => Choice::Nothing,
         found => found,
     }
@@ -165,6 +177,7 @@ fn is_responsive(links: &Links, link: LinkKey, avoid: Option<NodeId>) -> bool {
 fn least_loaded<'a>(
     links: &Links,
     pool: &Pool,
+    asker: ClientRef,
     nodes: impl Iterator<Item = &'a NodeId>,
     avoid: Option<NodeId>,
     scope: Scope,
@@ -179,7 +192,7 @@ fn least_loaded<'a>(
         let last = state.silent || avoid == Some(*node);
         for key in pool.links_to(*node) {
             let Some(link) = links.get(key).filter(|link| link.is_ready()) else { continue };
-            if link.full {
+            if !link.takes(asker) {
                 if !last || full == Choice::Nothing {
                     full = Choice::Full(key);
                 }

@@ -36,6 +36,7 @@ use shunt_wire::cql::message::{Consistency, ResultMessage, ValueList};
 use super::VERSION;
 use crate::core::Core;
 use crate::fleet::statements::{self, Heard, Levels, Whose};
+use crate::ids::ClientRef;
 use crate::limits::SECOND_NS;
 use crate::route::{self, Choice};
 use crate::transactions::effects::Effect;
@@ -197,7 +198,9 @@ fn is_version_asked(core: &mut Core, io: &mut Io, whose: Whose, text: &str) -> b
     let start = turn % nodes.len().max(1);
     let mut in_turn = nodes[start..].iter().chain(&nodes[..start]).copied();
     let is_usable = |node: &NodeId| {
-        matches!(route::choose_among(&core.router, &core.links, pool, &[*node]), Choice::Link(_))
+        let (router, links) = (&core.router, &core.links);
+        let choice = route::choose_among(router, links, pool, ClientRef::PROXY, &[*node]);
+        matches!(choice, Choice::Link(_))
     };
     match in_turn.find(is_usable) {
         Some(node) => {

@@ -7,7 +7,7 @@
 use super::{assert_none, paths, rust_files};
 
 /// The files with walks, the number of them, and the event that they belong to.
-const WALKS: [(&str, usize, &str); 15] = [
+const WALKS: [(&str, usize, &str); 16] = [
     ("client/certificate.rs", 1, "a reload"),
     ("client/deadlines.rs", 4, "the tick"),
     ("client/final_errors.rs", 1, "`shunt kick`, 128 of them at a time"),
@@ -20,6 +20,7 @@ const WALKS: [(&str, usize, &str); 15] = [
     ("link/refusal.rs", 2, "the tick, of a pool that every node refuses"),
     ("link/renewal.rs", 2, "the tick"),
     ("link/ring.rs", 3, "a change of the ring"),
+    ("link/waiting.rs", 1, "the tick"),
     ("link/watch.rs", 3, "the tick"),
     ("retry/timeouts.rs", 1, "the tick"),
     ("transactions/pause.rs", 1, "the end of a pause of the process"),

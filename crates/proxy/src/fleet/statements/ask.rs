@@ -196,16 +196,17 @@ fn put(
         return false;
     }
     let (router, links) = (&mut core.router, &core.links);
-    let link = match route::choose(router, links, pool, &plan, None, WhenFull::Fails) {
-        Choice::Link(link) => link,
-        // Other clients may share the pool: what they leave no room for is theirs.
-        Choice::Full(link) if is_fleets => link,
-        Choice::Full(_) => return false,
-        Choice::Nothing => {
-            open::ensure_links(core, io, pool);
-            return false;
-        }
-    };
+    let link =
+        match route::choose(router, links, pool, ClientRef::PROXY, &plan, None, WhenFull::Fails) {
+            Choice::Link(link) => link,
+            // Other clients may share the pool: what they leave no room for is theirs.
+            Choice::Full(link) if is_fleets => link,
+            Choice::Full(_) => return false,
+            Choice::Nothing => {
+                open::ensure_links(core, io, pool);
+                return false;
+            }
+        };
     let stream = core.fleet.statements.in_flight.insert(whose);
     let request = Pending::own(io.now_ns(), Purpose::Client, op);
     let pending = Pending { pool, stream: stream as i16, plan, ..request };

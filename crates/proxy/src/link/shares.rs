@@ -1,0 +1,416 @@
+//! Shares of a crowded link: one client may have all of its streams and bytes that nobody else asks
+//! for, and its equal part otherwise.
+//!
+//! A link is crowded when less than a reserve of its streams or bytes is left. A client that has
+//! its part already, its streams or its bytes, then waits at its own socket, and the reserve is for
+//! the others. A client alone on the link may have the reserve too.
+//!
+//! Only a link that was crowded lately has a table of its clients. It is made from the requests in
+//! flight, so that a query on any other link costs nothing for it. Clients are found by their
+//! slots: [`shunt_reactor::HostShares`] has a hash map, which is too slow for the path of a query.
+//!
+//! All clients of a link have one role, because pools do not mix logins. The parts of split
+//! requests count as one client together: one that finds no room has its request go whole.
+//!
+//! This must never:
+//! - let a client wait for ever: one with less than its part waits only for room, and in order;
+//! - leave more than the reserve unused while somebody waits;
+//! - give a client a part of nothing: one stream is the least;
+//! - count a client that has left, for longer than a tick;
+//! - look at more than one client for one request.
+
+use std::collections::VecDeque;
+
+use crate::ids::ClientRef;
+use crate::limits;
+
+/// The use that one client makes of a link.
+#[derive(Clone, Copy, Debug, Default)]
+struct Use {
+    /// Number of the client; 0: none. A later client in the slot has another number.
+    id: u32,
+    streams: u32,
+    /// Bytes of its requests that are kept.
+    bytes: u32,
+    /// Tick of its last request.
+    used_tick: u32,
+    /// True if it counts among those that want the link.
+    wants: bool,
+    /// True if it waits because it has its part.
+    waits: bool,
+    /// True if it is in the line, even if it waits no longer.
+    is_in_line: bool,
+}
+
+/// Bounds that clients share.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    pub(crate) streams: usize,
+    pub(crate) bytes: usize,
+}
+
+impl Bounds {
+    /// The equal part of one of so many clients.
+    fn part(self, clients: usize) -> Bounds {
+        let clients = clients.max(1);
+        Bounds { streams: (self.streams / clients).max(1), bytes: (self.bytes / clients).max(1) }
+    }
+}
+
+/// The clients of a link that is or was crowded.
+pub(crate) struct Shares {
+    bounds: Bounds,
+    /// By slot.
+    clients: Vec<Use>,
+    /// The parts of split requests.
+    parts: Use,
+    /// Number of clients that want the link.
+    wanting: usize,
+    /// Ticks since the table was made.
+    ticks: u32,
+    /// Ticks since the link was crowded.
+    quiet_ticks: u32,
+    /// Clients that have their part and wait for more, the first to come at the front.
+    line: VecDeque<ClientRef>,
+}
+
+impl Shares {
+    /// A table of these requests in flight: clients with their bytes.
+    pub(crate) fn new(
+        bounds: Bounds,
+        requests: impl Iterator<Item = (ClientRef, usize)>,
+    ) -> Shares {
+        let mut shares = Shares {
+            bounds,
+            clients: Vec::new(),
+            parts: Use::default(),
+            wanting: 0,
+            ticks: 0,
+            quiet_ticks: 0,
+            line: VecDeque::new(),
+        };
+        requests.for_each(|(client, bytes)| shares.take(client, bytes));
+        shares
+    }
+
+    /// Number of clients among which the link is divided. Nobody knows at first who used it a
+    /// moment ago, so that another client is assumed.
+    fn wanting(&self) -> usize {
+        let least = if self.ticks < limits::SHARE_WANTED_TICKS { 2 } else { 1 };
+        self.wanting.max(least)
+    }
+
+    fn find(&self, client: ClientRef) -> Option<&Use> {
+        let found = match client {
+            ClientRef::PROXY => None,
+            ClientRef::PART => Some(&self.parts),
+            _ => self.clients.get(client.slot as usize),
+        };
+        found.filter(|found| found.id == client.id)
+    }
+
+    fn find_mut(&mut self, client: ClientRef) -> Option<&mut Use> {
+        let found = match client {
+            ClientRef::PROXY => None,
+            ClientRef::PART => Some(&mut self.parts),
+            _ => self.clients.get_mut(client.slot as usize),
+        };
+        found.filter(|found| found.id == client.id)
+    }
+
+    /// The place of a client, which becomes one that wants the link.
+    fn place(&mut self, client: ClientRef) -> Option<&mut Use> {
+        let place = match client {
+            ClientRef::PROXY => return None,
+            ClientRef::PART => &mut self.parts,
+            _ => {
+                let slot = client.slot as usize;
+                if self.clients.len() <= slot {
+                    self.clients.resize(slot + 1, Use::default());
+                }
+                &mut self.clients[slot]
+            }
+        };
+        if place.id != client.id {
+            *place = Use { id: client.id, wants: place.wants, ..Use::default() };
+        }
+        self.wanting += usize::from(!std::mem::replace(&mut place.wants, true));
+        place.used_tick = self.ticks;
+        Some(place)
+    }
+
+    /// Counts a request that was sent.
+    pub(crate) fn take(&mut self, client: ClientRef, bytes: usize) {
+        if let Some(place) = self.place(client) {
+            place.streams += 1;
+            place.bytes = place.bytes.saturating_add(bytes as u32);
+        }
+    }
+
+    /// Counts the end of a request. `true`: its client waits and has less than its part, so that
+    /// the caller lines it up among those that wait for room.
+    pub(crate) fn end(&mut self, client: ClientRef, bytes: usize) -> bool {
+        let Some(place) = self.find_mut(client) else { return false };
+        place.streams = place.streams.saturating_sub(1);
+        self.free(client, bytes)
+    }
+
+    /// Counts bytes that are kept no longer while their request still has its stream; the result is
+    /// that of [`end`](Shares::end).
+    pub(crate) fn free(&mut self, client: ClientRef, bytes: usize) -> bool {
+        let Some(place) = self.find_mut(client) else { return false };
+        place.bytes = place.bytes.saturating_sub(bytes as u32);
+        place.waits && self.is_readied(client)
+    }
+
+    /// Ends the wait of a client that has less than its part.
+    fn is_readied(&mut self, client: ClientRef) -> bool {
+        let is_within = !self.has_part(client);
+        if let Some(place) = self.find_mut(client).filter(|_| is_within) {
+            place.waits = false;
+        }
+        is_within
+    }
+
+    /// True if a client has its part, and others want the link.
+    pub(crate) fn has_part(&self, client: ClientRef) -> bool {
+        let Some(place) = self.find(client) else { return false };
+        let wanting = self.wanting();
+        let part = self.bounds.part(wanting);
+        wanting > 1
+            && (place.streams as usize >= part.streams || place.bytes as usize >= part.bytes)
+    }
+
+    /// Lines up a client that has its part.
+    pub(crate) fn line_up(&mut self, client: ClientRef) {
+        let Some(place) = self.place(client) else { return };
+        place.waits = true;
+        if !std::mem::replace(&mut place.is_in_line, true) {
+            self.line.push_back(client);
+        }
+    }
+
+    /// Takes the next client out of the line.
+    pub(crate) fn next(&mut self) -> Option<ClientRef> {
+        while let Some(client) = self.line.pop_front() {
+            let Some(place) = self.find_mut(client) else { continue };
+            place.is_in_line = false;
+            if std::mem::take(&mut place.waits) {
+                return Some(client);
+            }
+        }
+        None
+    }
+
+    /// Number of clients in line. Some of them may wait no longer.
+    pub(crate) fn in_line(&self) -> usize {
+        self.line.len()
+    }
+
+    /// Keeps in line only clients that wait, says `waits`.
+    pub(crate) fn retain(&mut self, waits: impl Fn(&ClientRef) -> bool) {
+        for client in std::mem::take(&mut self.line) {
+            let Some(place) = self.find_mut(client) else { continue };
+            place.is_in_line = waits(&client);
+            place.waits &= place.is_in_line;
+            if place.is_in_line {
+                self.line.push_back(client);
+            }
+        }
+    }
+
+    /// Notes that the link is crowded, and the bounds that its clients share.
+    pub(crate) fn crowd(&mut self, bounds: Bounds) {
+        self.bounds = bounds;
+        self.quiet_ticks = 0;
+    }
+
+    /// Counts the clients that want the link: they have requests in flight, wait, or had some
+    /// lately. Lines up, by `ready`, those whose part has grown. `false`: the table is no longer
+    /// needed.
+    pub(crate) fn tick(
+        &mut self,
+        is_there: impl Fn(ClientRef) -> bool,
+        mut ready: impl FnMut(ClientRef),
+    ) -> bool {
+        self.ticks = self.ticks.saturating_add(1);
+        self.quiet_ticks = self.quiet_ticks.saturating_add(1);
+        let ticks = self.ticks;
+        let wants = |place: &Use| {
+            place.streams > 0
+                || place.waits
+                || ticks.saturating_sub(place.used_tick) <= limits::SHARE_WANTED_TICKS
+        };
+        let mut wanting = 0;
+        for (slot, place) in self.clients.iter_mut().enumerate().filter(|(_, place)| place.id != 0)
+        {
+            if !is_there(ClientRef { slot: slot as u32, id: place.id }) {
+                *place = Use::default();
+                continue;
+            }
+            place.wants = wants(place);
+            wanting += usize::from(place.wants);
+        }
+        self.parts.wants = self.parts.id != 0 && wants(&self.parts);
+        self.wanting = wanting + usize::from(self.parts.wants);
+        for place in 0..self.line.len() {
+            let client = self.line[place];
+            if self.find(client).is_some_and(|found| found.waits) && self.is_readied(client) {
+                ready(client);
+            }
+        }
+        self.quiet_ticks < limits::SHARE_KEPT_TICKS || !self.line.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOUNDS: Bounds = Bounds { streams: 1_000, bytes: 100_000 };
+
+    fn client(slot: u32) -> ClientRef {
+        ClientRef { slot, id: slot + 1 }
+    }
+
+    /// A table that knows who wants the link.
+    fn settled(requests: &[(u32, usize)]) -> Shares {
+        let requests =
+            requests.iter().flat_map(|(slot, number)| vec![(client(*slot), 10); *number]);
+        let mut shares = Shares::new(BOUNDS, requests);
+        tick(&mut shares, limits::SHARE_WANTED_TICKS);
+        shares
+    }
+
+    /// Some ticks; returns the clients that they ready.
+    fn tick(shares: &mut Shares, number: u32) -> Vec<ClientRef> {
+        let mut readied = Vec::new();
+        for _ in 0..number {
+            shares.tick(|_| true, |client| readied.push(client));
+        }
+        readied
+    }
+
+    #[test]
+    fn one_client_alone_may_have_everything() {
+        let shares = settled(&[(1, 999)]);
+        assert!(!shares.has_part(client(1)) && !shares.has_part(client(2)));
+    }
+
+    #[test]
+    fn clients_have_equal_parts_and_at_least_one_stream() {
+        let mut shares = settled(&[(1, 500), (2, 499)]);
+        assert_eq!([1, 2].map(|slot| shares.has_part(client(slot))), [true, false]);
+        shares.take(client(3), 10);
+        assert!(shares.has_part(client(2)), "a third one wants the link");
+        (10..5_000).for_each(|slot| shares.take(client(slot), 10));
+        assert!(shares.has_part(client(4_999)), "it has one stream");
+        assert!(!shares.has_part(client(5_000)), "and everybody may have one");
+    }
+
+    #[test]
+    fn bytes_have_parts_too() {
+        let mut shares = settled(&[(1, 1), (2, 1)]);
+        shares.take(client(1), 60_000);
+        assert_eq!([1, 2].map(|slot| shares.has_part(client(slot))), [true, false]);
+        shares.line_up(client(1));
+        assert!(shares.free(client(1), 60_000), "the request was answered with an error");
+        assert_eq!(shares.find(client(1)).map(|found| (found.streams, found.bytes)), Some((2, 10)));
+    }
+
+    #[test]
+    fn a_client_that_gets_below_its_part_is_readied_once() {
+        let mut shares = settled(&[(1, 501), (2, 1)]);
+        shares.line_up(client(1));
+        assert_eq!([(); 3].map(|()| shares.end(client(1), 10)), [false, true, false]);
+        assert_eq!(shares.next(), None, "it has been readied already");
+        assert_eq!(shares.in_line(), 0);
+    }
+
+    #[test]
+    fn the_line_has_each_client_once_and_in_order() {
+        let mut shares = settled(&[(1, 400), (2, 400), (3, 400)]);
+        for _ in 0..100 {
+            (1..=3).for_each(|slot| shares.line_up(client(slot)));
+            while !shares.end(client(1), 10) {}
+            (0..200).for_each(|_| shares.take(client(1), 10));
+        }
+        assert_eq!(shares.in_line(), 3);
+        shares.line_up(client(1));
+        let order: Vec<_> = std::iter::from_fn(|| shares.next()).collect();
+        assert_eq!(order, [1, 2, 3].map(client));
+    }
+
+    #[test]
+    fn a_client_that_has_left_does_not_count() {
+        let mut shares = settled(&[(1, 600), (2, 1)]);
+        assert!(shares.has_part(client(1)));
+        shares.line_up(client(1));
+        let mut readied = Vec::new();
+        shares.tick(|there| there != client(2), |client| readied.push(client));
+        assert_eq!(readied, [client(1)], "nobody else is left");
+        // Its slot has another client now, and an old request ends.
+        let next = ClientRef { slot: 2, id: 99 };
+        shares.take(next, 10);
+        assert!(!shares.end(client(2), 10));
+        assert_eq!(shares.find(next).map(|found| found.streams), Some(1));
+        assert_eq!(shares.wanting, 2);
+    }
+
+    #[test]
+    fn a_client_that_pauses_for_a_moment_keeps_its_part() {
+        let mut shares = settled(&[(1, 800), (2, 1)]);
+        shares.end(client(2), 10);
+        shares.take(client(2), 10);
+        shares.end(client(2), 10);
+        shares.line_up(client(1));
+        assert_eq!(tick(&mut shares, limits::SHARE_WANTED_TICKS), []);
+        assert_eq!(tick(&mut shares, 1), [client(1)], "it no longer asks");
+    }
+
+    #[test]
+    fn at_first_another_client_is_assumed() {
+        let requests = (0..900).map(|_| (client(1), 10));
+        let mut shares = Shares::new(BOUNDS, requests);
+        assert!(shares.has_part(client(1)) && !shares.has_part(client(2)));
+        tick(&mut shares, limits::SHARE_WANTED_TICKS);
+        assert!(!shares.has_part(client(1)));
+    }
+
+    #[test]
+    fn the_proxy_waits_for_nobody_and_parts_are_one_client() {
+        let mut shares = settled(&[(1, 100)]);
+        for _ in 0..600 {
+            shares.take(ClientRef::PROXY, 10);
+            shares.take(ClientRef::PART, 10);
+        }
+        assert_eq!((shares.wanting, shares.has_part(ClientRef::PROXY)), (2, false));
+        assert!(shares.has_part(ClientRef::PART) && !shares.has_part(client(1)));
+        assert!(shares.clients.len() < 10, "they have no slots");
+    }
+
+    #[test]
+    fn the_table_goes_when_the_link_was_not_crowded_for_long() {
+        let mut shares = settled(&[(1, 600), (2, 1)]);
+        shares.crowd(BOUNDS);
+        shares.line_up(client(1));
+        for _ in 0..2 * limits::SHARE_KEPT_TICKS {
+            assert!(shares.tick(|_| true, |_| {}), "somebody waits");
+        }
+        assert_eq!(shares.next(), Some(client(1)));
+        assert!(!shares.tick(|_| true, |_| {}));
+        shares.crowd(BOUNDS);
+        assert!(shares.tick(|_| true, |_| {}));
+    }
+
+    /// Ten thousand clients: a request readies one client at most.
+    #[test]
+    fn many_clients_share_a_link() {
+        let mut shares = Shares::new(BOUNDS, (0..10_000).map(|slot| (client(slot), 1)));
+        tick(&mut shares, limits::SHARE_WANTED_TICKS);
+        assert_eq!(shares.wanting, 10_000);
+        (0..10_000).for_each(|slot| shares.line_up(client(slot)));
+        let readied = (0..10_000).filter(|slot| shares.end(client(*slot), 1)).count();
+        assert_eq!((readied, shares.next()), (10_000, None));
+    }
+}
