@@ -6,7 +6,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 BUNDLED := $(if $(ROCKSDB_COMPILE),--features shunt-storage/bundled)
 
 .DEFAULT_GOAL := help
-.PHONY: help run run-cassandra test test-long lint unit e2e ring ring-stop ring-cost extension-cost store-speed row-cache bench report deny fuzz-corpus build packages clean
+.PHONY: help run run-cassandra test test-long lint unit e2e ring ring-stop ring-cost extension-cost store-speed row-cache bench report deny fuzz-corpus build module packages clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,6 +63,9 @@ report: ## a page with plots of the last `make bench`, or of docs/results; RESUL
 build: ## the release binary, target/release/shunt
 	@scripts/prerequisites rust
 	@$(CARGO) build --release --locked -p shunt $(BUNDLED)
+
+module: ## the module for Redis and Valkey that answers multigets in datagrams, target/modules/shunt-multiget.so
+	@$(MAKE) -s -C modules/redis OUT=$(abspath $(TARGET))/modules
 
 packages: ## .deb and .rpm of the proxy and of the embedded node, in target/packages
 	@scripts/prerequisites rust packages
