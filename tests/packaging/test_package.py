@@ -44,6 +44,7 @@ def test_the_package_has_what_a_service_needs(packages, root):
     assert conffiles == "/etc/shunt/shunt.toml\n"
     for path in ["usr/bin/shunt", "etc/shunt/private", "usr/lib/sysusers.d/shunt.conf", "usr/lib/systemd/system/shunt.service",
                  "usr/lib/systemd/system/shunt.socket", "usr/share/man/man1/shunt-proxy.1.gz", "usr/share/doc/shunt/copyright",
+                 "usr/lib/shunt/shunt-multiget.so", "usr/share/doc/shunt/redismodule-licence.txt",
                  "usr/share/bash-completion/completions/shunt"]:
         assert (root / path).exists(), path
     for path in root.rglob("*"):
