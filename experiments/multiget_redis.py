@@ -2,8 +2,8 @@
 
 Hosts are network namespaces on one bridge: the client, a gateway, and five with stock redis-server and a shim each. The client is
 `shunt bench multiget`, by the library of `shunt multiget` or, in the arms `tcp` and `twemproxy`, with an MGET to each server or to twemproxy on
-the gateway's host; `sidecar` and `sidecar-tcp` are the same MGET to `shunt multiget serve` on the client's host, with `--mode cli` and `tcp`. The client's host has a processor of
-its own, also for what the kernel does for it, and all others share the rest: so what a multiget costs either is what their processors did. The
+the gateway's host; in `module` servers have a module in place of a shim; `sidecar` and `sidecar-tcp` are the same MGET to
+`shunt multiget serve` on the client's host, with `--mode cli` and `tcp`. The client's host has a processor of its own, also for what the kernel does for it, and all others share the rest: so what a multiget costs either is what their processors did. The
 arms of a point take turns in random order, round after round. Curves: the program of the network, or the gateway, is away for some seconds.
 It takes root and two processors. Run by `shunt bench run multiget-redis`.
 """
@@ -25,6 +25,7 @@ from harness import hosts
 from harness.hosts import VIP, Hosts
 from harness.proxy import binary
 from harness.redis import Processes, why_not
+from harness.redis_module import module
 
 from .arguments import parser_of_arms
 from .generator import until_answered
@@ -32,12 +33,14 @@ from .locks import report, say
 
 CLIENT, GATEWAY = "client", "dispatcher"
 SERVER_PORT, SHIM_PORT, PROXY_PORT = 6379, 9700, 22121
+# Servers with the module, which are servers of their own: it costs a server something in each turn, also without datagrams.
+MODULE_SERVER_PORT, MODULE_PORT = 6389, 9701
 # Of each arm that asks a sidecar, its port and mode.
 SIDECARS = {"sidecar": (6380, "cli"), "sidecar-tcp": (6381, "tcp")}
 # An address that no host has: what goes there is split on its way out of the client's.
 NOBODY = f"{hosts.NETWORK}.200"
 SPLITS_AT = {"netmc-client": (CLIENT, NOBODY), "netmc-gateway": (GATEWAY, VIP)}
-WAYS = {"tcp": "tcp", "cli-each": "cli", "cli": "cli", "coordinator": "coordinator", "netmc-client": "netmc", "netmc-gateway": "netmc",
+WAYS = {"tcp": "tcp", "cli-each": "cli", "cli": "cli", "module": "cli", "coordinator": "coordinator", "netmc-client": "netmc", "netmc-gateway": "netmc",
         "twemproxy": "tcp", "sidecar": "tcp", "sidecar-tcp": "tcp"}
 ARMS = tuple(WAYS)
 SHOWN = ("rate_per_s", "per_core_s", "client_cpu_us", "others_cpu_us", "cpu_us", "process_cpu_us", "packets", "p50_us", "p99_us")
@@ -117,10 +120,16 @@ class Setting(Processes):
     def host_of(name: str) -> str:
         return {"twemproxy": GATEWAY, **dict.fromkeys(SIDECARS, CLIENT)}.get(name) or f"backend{name.rsplit('-', 1)[1]}"
 
+    def start_server(self, name: str, host: str, port: int, *more):
+        self.run(name, ["redis-server", "--port", port, "--bind", hosts.address(host), "--protected-mode", "no", "--save", "", "--appendonly", "no",
+                        "--dir", self.directory, *more])
+
     def start(self):
         for index, host in enumerate(self.hosts.backends):
-            self.run(f"redis-{index}", ["redis-server", "--port", SERVER_PORT, "--bind", hosts.address(host), "--protected-mode", "no", "--save", "",
-                                        "--appendonly", "no", "--dir", self.directory])
+            self.start_server(f"redis-{index}", host, SERVER_PORT)
+            if "module" in self.arms:
+                self.start_server(f"module-{index}", host, MODULE_SERVER_PORT, "--loadmodule", module(), "bind", hosts.address(host), "port", MODULE_PORT,
+                                  "allow", f"{hosts.NETWORK}.0/24", "rate-max", "1000000")
             shim = hosts.at(hosts.address(host), SHIM_PORT)
             # They coordinate for who asks for that, and are the same shims to who does not.
             self.run(f"shim-{index}", [binary(), "multiget", "shim", "--listen", shim, "--server", hosts.at(hosts.address(host), SERVER_PORT),
@@ -137,7 +146,8 @@ class Setting(Processes):
             config.write_text(TWEMPROXY.format(listen=hosts.at(hosts.address(GATEWAY), PROXY_PORT),
                                                servers="\n".join(f"   - {address}:1" for address in self.at(SERVER_PORT))))
             self.run("twemproxy", [NUTCRACKER, "-c", config])
-        for host, port in [*((host, SERVER_PORT) for host in self.hosts.backends), *([(GATEWAY, PROXY_PORT)] if "twemproxy" in self.arms else [])]:
+        ports = [SERVER_PORT, *([MODULE_SERVER_PORT] if "module" in self.arms else [])]
+        for host, port in [*((host, port) for host in self.hosts.backends for port in ports), *([(GATEWAY, PROXY_PORT)] if "twemproxy" in self.arms else [])]:
             self.until(lambda host=host, port=port: self._answers(hosts.address(host), port), f"{host} answers")
 
     def _answers(self, address: str, port: int) -> bool:
@@ -180,9 +190,10 @@ class Setting(Processes):
     def command(self, arm: str, point: Point, options, *more) -> list:
         targets = {name: [hosts.at("127.0.0.1", port)] for name, (port, _) in SIDECARS.items()}
         targets["twemproxy"] = [hosts.at(hosts.address(GATEWAY), PROXY_PORT)]
+        targets["module"] = self.at(MODULE_SERVER_PORT)
         asked = ["--way", WAYS[arm], "--server", ",".join(targets.get(arm) or self.at(SERVER_PORT))]
         if WAYS[arm] != "tcp":
-            asked += ["--shim", ",".join(self.at(SHIM_PORT)), "--from", f"{hosts.address(CLIENT)}:0"]
+            asked += ["--shim", ",".join(self.at(MODULE_PORT if arm == "module" else SHIM_PORT)), "--from", f"{hosts.address(CLIENT)}:0"]
         if arm in SPLITS_AT:
             asked += ["--switch", hosts.at(SPLITS_AT[arm][1], SHIM_PORT)]
         if arm == "cli-each":
@@ -196,7 +207,7 @@ class Setting(Processes):
 
     def fill(self, point: Point, options):
         """Writes all keys, where each arm looks for them."""
-        for arm in ["tcp", *(["twemproxy"] if "twemproxy" in self.arms else [])]:
+        for arm in ["tcp", *(arm for arm in ("twemproxy", "module") if arm in self.arms)]:
             read(self.command(arm, point._replace(rate=0), options, "--populate", "--warm-up", 0, "--duration", 0.01))
 
     def kinds(self) -> dict:
@@ -233,8 +244,8 @@ def figures(found: dict, kinds: dict, own: int) -> dict | None:
               "repeated": found["client"]["repeated"] / found["operations"], "client_busy": found["processors"][own]["utilisation"]}
     if client > 0:  # the kernel counts in ticks, and a short form may see none
         result["per_core_s"] = 1e6 / client
-    for kind, name in (("shim", "shims_cpu_us"), ("redis", "servers_cpu_us"), ("twemproxy", "twemproxy_cpu_us")):
-        result[name] = sum(process["cpu_us_per_query"] for process in found["processes"] if kinds.get(process["pid"]) == kind)
+    for name, kind in (("shims_cpu_us", {"shim"}), ("servers_cpu_us", {"redis", "module"}), ("twemproxy_cpu_us", {"twemproxy"})):
+        result[name] = sum(process["cpu_us_per_query"] for process in found["processes"] if kinds.get(process["pid"]) in kind)
     return result
 
 
