@@ -3,8 +3,8 @@
 Hosts are network namespaces on one bridge: the client, a gateway, and five with stock redis-server and a shim each. The client is
 `shunt bench multiget`, by the library of `shunt multiget` or, in the arms `tcp` and `twemproxy`, with an MGET to each server or to twemproxy on
 the gateway's host; in `module` servers have a module in place of a shim; `sidecar` and `sidecar-tcp` are the same MGET to
-`shunt multiget serve` on the client's host, with `--mode cli` and `tcp`. The client's host has a processor of its own, also for what the kernel does for it, and all others share the rest: so what a multiget costs either is what their processors did. The
-arms of a point take turns in random order, round after round. Curves: the program of the network, or the gateway, is away for some seconds.
+`shunt multiget serve` on the client's host, with `--mode cli` and `tcp`. The client's host has a processor of its own,
+also for what the kernel does for it, and all others share the rest: so what a multiget costs either is what their processors did. The arms of a point take turns in random order, round after round. Curves: the program of the network, or the gateway, is away for some seconds.
 It takes root and two processors. Run by `shunt bench run multiget-redis`.
 """
 

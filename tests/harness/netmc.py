@@ -59,8 +59,8 @@ class Client:
     """Asks one server, by a socket of its own."""
 
     def __init__(self, port: int, own: str = "127.0.0.1"):
-        self.to, self.number = ("127.0.0.1", port), 0
-        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.to, self.number = ("::1" if ":" in own else "127.0.0.1", port), 0
+        self.socket = socket.socket(socket.AF_INET6 if ":" in own else socket.AF_INET, socket.SOCK_DGRAM)
         self.socket.bind((own, 0))
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
 

@@ -225,6 +225,13 @@ def test_one_database_is_read(start):
         assert client.get(b"key", b"other") == [(HIT, b"third"), (MISS, b"")]
 
 
+def test_sources_of_ipv6_are_answered_where_they_are_allowed(start):
+    server = start(["bind", "::1", "allow", "::1/64"])
+    server.redis().set("key", "value")
+    with server.client("::1") as client:
+        assert client.get(b"key", b"none") == [(HIT, b"value"), (MISS, b"")]
+
+
 def test_a_stale_replica_and_paused_clients_have_no_values(start):
     server = start()
     redis = server.redis()
