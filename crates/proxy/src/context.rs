@@ -45,10 +45,10 @@ impl Context {
         self.seed
     }
 
-    /// Takes new options.
-    pub(crate) fn set_config(&mut self, config: Arc<Config>) {
+    /// Takes new options; returns the former ones.
+    pub(crate) fn set_config(&mut self, config: Arc<Config>) -> Arc<Config> {
         self.slow_query_ns = slow_query_ns(&config);
-        self.config = config;
+        std::mem::replace(&mut self.config, config)
     }
 
     /// Deadline of a request, from its arrival, in nanoseconds.

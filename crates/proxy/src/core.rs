@@ -15,6 +15,7 @@ use crate::client::clients::Clients;
 use crate::client::departed::DepartedGroups;
 use crate::client::login_failures::LoginFailures;
 use crate::client::refused_logins::RefusedLogins;
+use crate::client::review::Review;
 use crate::client::selection::Eviction;
 use crate::config::Config;
 use crate::connection_list::Collection;
@@ -99,6 +100,8 @@ pub(crate) struct Reports {
     pub(crate) departed: DepartedGroups,
     /// The closing of clients in progress, if any.
     pub(crate) eviction: Option<Eviction>,
+    /// The review of clients in progress, if any.
+    pub(crate) review: Option<Review>,
     /// The list of clients, links and pools in progress, if any.
     pub(crate) connection_list: Option<Collection>,
     pub(crate) slow_queries: SlowQueries,

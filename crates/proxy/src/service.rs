@@ -7,9 +7,8 @@ use shunt_reactor::moving::{Frozen, NotFrozen};
 use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
 
 use crate::accept;
-use crate::client::{
-    Stall, announce, census, certificate, closing, deadlines, events, eviction, login,
-};
+use crate::client::review::steps as review;
+use crate::client::{Stall, announce, census, closing, deadlines, events, eviction, login};
 use crate::connection_list::collection as connection_list;
 use crate::control::state::CoreMail;
 use crate::core::{Core, Peer};
@@ -54,6 +53,7 @@ const _: () = {
         transactions::TIMER,
         eviction::TIMER,
         connection_list::TIMER,
+        review::TIMER,
     ];
     let mut one = 0;
     while one < timers.len() {
@@ -145,6 +145,7 @@ impl Service for Core {
             census::TIMER => count_clients(self, io),
             eviction::TIMER => eviction::go_on(self, io),
             connection_list::TIMER => connection_list::resume(self, io),
+            review::TIMER => review::go_on(self, io),
             announce::TIMER => announce::go_on(self, io),
             events::TIMER => events::go_on(self, io),
             // The end of the turn finds the waiting clients.
@@ -204,9 +205,11 @@ impl Service for Core {
                 self.router.hot_keys.set_sample(config.hot_keys_sample, io.now_ns());
                 attribution::switch(&mut self.reports.digests, &mut self.router, &config);
                 self.reports.traces.switch(config.otlp_endpoint.is_some());
-                self.context.set_config(config);
-                certificate::reloaded(self, io);
-                client_certificate::reloaded(self);
+                let former = self.context.set_config(config);
+                if former.identity != self.context.config.identity {
+                    client_certificate::reloaded(self);
+                }
+                review::reloaded(self, io, &former);
                 self.window.start(io);
             }
         }

@@ -10,9 +10,10 @@
 //! - *A client uses a pool of another identity, or of a password.* The key of a pool has the
 //!   identity beside the login, and a client gets an identity by the names of its own session
 //!   alone, by those of the present configuration.
-//! - *A client keeps the rights of an identity that a reload took from it.* [`reloaded`] closes
-//!   each client that its names would not give the same identity and role today. A new password
-//!   of the same role closes no client, nor does a new certificate with the same names for nodes.
+//! - *A client keeps the rights of an identity that a reload took from it.* The
+//!   [review](crate::client::review) closes each client that its names would not give the same
+//!   identity and role today. A new password of the same role closes no client, nor does a new
+//!   certificate with the same names for nodes.
 //! - *A certificate that no identity has gets in where each client must have one.* Members of a
 //!   fleet are the exception: they bring the logins of their clients, so they ask for a password
 //!   login ([`LOGIN_KEY`](crate::control::client::LOGIN_KEY)). Such a connection gets no identity,
@@ -32,7 +33,7 @@ use shunt_wire::cql::message::{encode, error_code};
 use shunt_wire::printable::printable_to;
 
 use crate::client::account::LoginToken;
-use crate::client::{Client, Phase, closing, login};
+use crate::client::{Phase, closing, login};
 use crate::config::{Config, Identity, IdentityLogin};
 use crate::core::Core;
 use crate::limits;
@@ -94,11 +95,6 @@ fn refusal(names: &[PeerName]) -> String {
         {quoted}{more}: add an [[identity]] with one of them to the proxy's configuration, or give \
         the client another certificate"
     )
-}
-
-fn names_of(core: &Core, io: &Io, slot: u32) -> Vec<PeerName> {
-    let session = core.clients.get(slot).and_then(|client| io.session_info(client.conn));
-    session.map(|session| session.peer_names.clone()).unwrap_or_default()
 }
 
 /// Answers the STARTUP of a client by its certificate, now or when a node has accepted the login.
@@ -170,48 +166,6 @@ fn refuse(core: &mut Core, io: &mut Io, slot: u32, stream: i16, why: &str) {
     encode::error(&mut body, error_code::BAD_CREDENTIALS, why);
     reply::message(core, io, slot, opcode::ERROR, stream, &body);
     closing::close(core, io, slot, Closing::NoIdentity, why);
-}
-
-/// Closes the clients whose certificate does not give them the same role any more, and those that
-/// may have the role of the proxy's own certificate.
-pub(crate) fn reloaded(core: &mut Core, io: &mut Io) {
-    for slot in slots(core, |_, client| client.identity.is_some()) {
-        let names = names_of(core, io, slot);
-        let now = core.context.config.identity.of(&names).cloned();
-        let Some(client) = core.clients.get_mut(slot) else { continue };
-        let is_same = now.as_ref().zip(client.identity.as_ref());
-        if is_same.is_some_and(|(now, before)| now.has_rights_of(before)) {
-            client.identity = now;
-        } else {
-            let why = "its identity has another login now, or is gone from the configuration";
-            closing::close_identity(core, io, slot, Closing::IdentityChanged, why);
-        }
-    }
-    let cluster = core.router.cluster.as_ref();
-    let is_asked = cluster.is_some_and(|cluster| cluster.authenticator.is_some());
-    let config = &core.context.config;
-    if is_asked || !config.lends_certificate(None) {
-        return;
-    }
-    // Nodes that have begun to ask for a login take a client's own; STARTUP lets such clients in.
-    let asked = core.router.login_asked.as_deref();
-    let takes_logins = asked.is_some_and(|asked| !config.lends_certificate(Some(asked)));
-    let shows_proxys = |core: &Core, client: &Client| {
-        let pool = client.pool.and_then(|pool| core.router.pools.get(pool));
-        pool.map(|pool| &pool.key).is_some_and(|key| {
-            let has_login = takes_logins && key.login.is_some();
-            !key.is_own && key.certificate.is_none() && !has_login
-        })
-    };
-    for slot in slots(core, shows_proxys) {
-        closing::close(core, io, slot, Closing::IdentityChanged, NODES_TAKE_CERTIFICATES);
-    }
-}
-
-/// The clients for which `is_meant` is true.
-fn slots(core: &Core, is_meant: impl Fn(&Core, &Client) -> bool) -> Vec<u32> {
-    let meant = core.clients.iter().filter(|(_, client)| is_meant(core, client));
-    meant.map(|(slot, _)| slot).collect()
 }
 
 #[cfg(test)]

@@ -34,6 +34,7 @@ pub(crate) mod login_line;
 mod pending_logins;
 mod news;
 pub mod refused_logins;
+pub(crate) mod review;
 pub mod selection;
 pub(crate) mod times;
 pub(crate) mod traffic;

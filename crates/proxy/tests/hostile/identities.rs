@@ -4,6 +4,8 @@
 use std::sync::Arc;
 
 use shunt_proxy::config::{Config, Identities, Identity, IdentityLogin, RolePassword, Secret};
+use shunt_proxy::limits::REVIEW_STEP;
+use shunt_proxy::metrics::Closing;
 use shunt_reactor::sim::{HostId, SECOND};
 use shunt_reactor::{NameKind, PeerName};
 use shunt_testing::{bytes, simulated};
@@ -216,6 +218,35 @@ fn a_reload_closes_the_clients_that_lose_their_identity_and_no_others() {
             None => assert_eq!(setup.next_opcode(again), opcode::ERROR),
         }
     }
+}
+
+/// A client costs a look-up for each name of its certificate, and an operator's tool may reload as
+/// often as it likes: a turn judges few clients.
+#[test]
+fn a_reload_judges_clients_in_steps() {
+    let mut setup = with(1, ClientAuth::Required, both());
+    let losers: Vec<_> = (0..2 * REVIEW_STEP + 1).map(|_| setup.identified(SHOP)).collect();
+    let billing = setup.identified(BILLING);
+    let config = setup.testbed.scene.options.config.clone();
+    let identity = Identities(vec![identity(BILLING, "billing", "two")]);
+    let with_log = Config { log: "debug".to_owned(), ..config.clone() };
+    for _ in 0..50 {
+        setup.testbed.scene.reload_as(with_log.clone());
+    }
+    setup.testbed.scene.reload_as(Config { identity, ..config });
+    let metrics = Arc::clone(&setup.testbed.scene.metrics[0]);
+    let (mut closed, mut turns) = (0, 0);
+    while closed < losers.len() as u64 {
+        assert!(setup.testbed.scene.world.step(u64::MAX), "all losers are closed");
+        let now = metrics.clients_closed.of(Closing::IdentityChanged).get();
+        assert!(now - closed <= REVIEW_STEP as u64, "{} in a turn", now - closed);
+        turns += u64::from(now > closed);
+        closed = now;
+    }
+    assert!(turns >= 3, "{turns}");
+    setup.testbed.run_for(SECOND);
+    assert!(losers.iter().all(|client| setup.is_closed(*client)) && !setup.is_closed(billing));
+    setup.asks_as(billing, BILLING_TOKEN);
 }
 
 /// The order of the file decides, also after a reload.

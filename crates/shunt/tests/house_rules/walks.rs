@@ -7,8 +7,7 @@
 use super::{assert_none, paths, rust_files};
 
 /// The files with walks, the number of them, and the event that they belong to.
-const WALKS: [(&str, usize, &str); 16] = [
-    ("client/certificate.rs", 1, "a reload"),
+const WALKS: [(&str, usize, &str); 15] = [
     ("client/deadlines.rs", 4, "the tick"),
     ("client/final_errors.rs", 1, "`shunt kick`, 128 of them at a time"),
     ("client/login.rs", 2, "the tick: expire_switches"),
