@@ -44,7 +44,7 @@ use crate::control::{ControlRequest, Mailbox};
 use crate::metrics::exposition::Sources;
 use crate::metrics::{Outcome, Snapshot};
 use clients::Clients;
-pub use config_changes::{ChangeResult, ConfigChange};
+pub use config_changes::{Answer, ChangeResult, ConfigChange};
 pub use settings::{Source, SourceMap};
 
 /// The pages of the admin address and their sources.

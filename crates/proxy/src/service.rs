@@ -159,6 +159,9 @@ impl Service for Core {
     }
 
     fn mail(&mut self, io: &mut Io, mail: CoreMail) {
+        if mail.is_abandoned() {
+            return;
+        }
         match mail {
             CoreMail::Cluster(cluster) => ring::changed(self, io, cluster),
             CoreMail::Fleet(fleet) => announce::changed(self, io, fleet),

@@ -210,7 +210,7 @@ where
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test may panic")]
-mod tests {
+pub(crate) mod tests {
     use std::sync::Mutex;
 
     use super::*;
@@ -237,6 +237,11 @@ mod tests {
         tracing::subscriber::with_default(subscriber, events);
         let bytes = written.0.lock().unwrap().clone();
         String::from_utf8(bytes).unwrap()
+    }
+
+    /// Returns the log output of some events as text.
+    pub(crate) fn text_of(events: impl FnOnce()) -> String {
+        written(Shape::Lines(LogFormat::Text, false), events)
     }
 
     /// A node can give its datacentre any name.

@@ -6,14 +6,17 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use shunt_admin::Change;
+use shunt_wire::printable::printable_to;
 use tokio::sync::Mutex;
+use tokio::time::{Instant, sleep_until};
 use tracing::info;
 
-use super::config_changes::refused;
+use super::config_changes::{PAUSE, refused};
 use super::core_answers::{PATIENCE, ask_all};
 use crate::client::selection::{CoreEviction, NameCondition, Selection};
 use crate::config::{Kind as _, Network};
 use crate::control::{CoreMail, Mailbox};
+use crate::limits;
 
 /// Name of the change.
 pub(super) const KICK: &str = "kick";
@@ -21,8 +24,8 @@ pub(super) const KICK: &str = "kick";
 /// The cores, which close their clients.
 pub(super) struct Evictions {
     mailboxes: Arc<[Mailbox]>,
-    /// Held by the eviction under way.
-    running: Mutex<()>,
+    /// Held by the eviction under way, with the time of the next.
+    running: Mutex<Option<Instant>>,
 }
 
 impl fmt::Debug for Evictions {
@@ -44,11 +47,15 @@ impl Evictions {
             Err(why) => return refused(why),
         };
         Box::pin(async move {
-            let Ok(_running) = self.running.try_lock() else {
+            let Ok(mut running) = self.running.try_lock() else {
                 return Err(
                     json!({ "error": "another kick is running; try again when it has ended" }),
                 );
             };
+            if let Some(due) = running.filter(|due| *due > Instant::now()) {
+                sleep_until(due).await;
+            }
+            *running = Some(Instant::now() + PAUSE);
             let mut closed = 0;
             let question = |answer| CoreMail::Kick(Arc::clone(&selection), answer);
             let take = |outcome: CoreEviction| {
@@ -60,10 +67,10 @@ impl Evictions {
             info!(
                 closed,
                 %from,
-                role = role.as_ref().map(NameCondition::text),
+                role = role.as_ref().map(shown),
                 address = address.map(display),
-                application = application.as_ref().map(NameCondition::text),
-                id,
+                application = application.as_ref().map(shown),
+                id = id.as_deref().map(|id| printable_to(id, limits::NAME_SHOWN_BYTES_MAX)),
                 all = selection.is_everyone(),
                 cores_missing = ?missing,
                 "an operator has closed clients"
@@ -71,6 +78,11 @@ impl Evictions {
             Ok(json!({ "closed": closed, "cores_missing": missing }))
         })
     }
+}
+
+/// A condition in the log. The sender may have written a name of any length.
+fn shown(condition: &NameCondition) -> String {
+    printable_to(condition.text(), limits::NAME_SHOWN_BYTES_MAX)
 }
 
 /// Sets a condition on a name, which a request may give once.

@@ -220,7 +220,9 @@ pub(crate) fn go_on(
     io: &mut Io,
 ) {
     let Some(counting) = census else { return };
-    if !counting.answer.is_closed() && counting.step(clients, pools) {
+    if counting.answer.is_closed() {
+        *census = None;
+    } else if counting.step(clients, pools) {
         io.set_timer(io.now_ns() + limits::CENSUS_PAUSE_NS, TIMER);
     } else if let Some(mut done) = census.take() {
         departed.join(&mut done.counted, io.now_ns());

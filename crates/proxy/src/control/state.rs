@@ -122,6 +122,26 @@ pub enum CoreMail {
     Reload(Arc<Config>),
 }
 
+impl CoreMail {
+    /// True of a question whose answer nobody waits for. An answer may be large, and a client of
+    /// the admin pages may give up as many requests as it likes.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        match self {
+            CoreMail::Census(answer) => answer.is_closed(),
+            CoreMail::Survey(answer) => answer.is_closed(),
+            CoreMail::Kick(_, answer) => answer.is_closed(),
+            CoreMail::Locks(answer) => answer.is_closed(),
+            CoreMail::LockList(answer) => answer.is_closed(),
+            CoreMail::RefusedLogins(answer) => answer.is_closed(),
+            CoreMail::SlowQueries(answer) => answer.is_closed(),
+            CoreMail::Digests(answer) => answer.is_closed(),
+            CoreMail::Spans(answer) => answer.is_closed(),
+            CoreMail::HotKeys(answer) => answer.is_closed(),
+            _ => false,
+        }
+    }
+}
+
 /// The name of a table, as stored.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TableName {

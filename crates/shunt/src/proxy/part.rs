@@ -16,7 +16,7 @@ use shunt_proxy::control::CoreMail;
 use shunt_proxy::metrics::CoreMetrics;
 use shunt_proxy::tls::{IdentityFiles, Outgoing, PreparedOutgoing};
 use shunt_reactor::{Acceptor, Mailer};
-use shunt_tls_upkeep::{Listeners, PreparedListeners};
+use shunt_tls_upkeep::{Lines, Listeners, PreparedListeners};
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 
@@ -27,6 +27,10 @@ use crate::supervise::Part;
 /// Time limit for cores to close their clients after the drain's time is over. By then the cores
 /// wait for no client.
 const CLOSE_LIMIT: Duration = Duration::from_secs(10);
+
+/// Messages taken at one look. An answer to one may bring the next, and the supervisor has signals
+/// and heartbeats to attend to between looks.
+const NOTICES_PER_LOOK: usize = 16;
 
 /// A message from one of the proxy's threads.
 #[derive(Debug)]
@@ -77,6 +81,8 @@ pub(crate) struct ProxyPart {
     told_to_leave: bool,
     /// True once the cores have been told, during a drain, to leave the fleet without a notice.
     leaves_silently: bool,
+    /// Limit on the lines about options that stay as they are.
+    refusals: Lines,
     /// Mail that did not fit into a core's mailbox.
     waiting: Vec<(usize, CoreMail)>,
     /// Channel for orders to the thread of locks over HTTP, while it runs.
@@ -140,6 +146,7 @@ impl ProxyPart {
             metrics,
             told_to_leave: false,
             leaves_silently: false,
+            refusals: Lines::default(),
             waiting,
             http,
             notices,
@@ -225,14 +232,14 @@ impl ProxyPart {
                     true => Err(json!({ "error": "the proxy is ending" })),
                     false => self.reload_for_operator(),
                 };
-                let _ = answer.send(verdict);
+                answer.send(verdict);
             }
             ConfigChange::LogLevel(level, answer) => {
                 let verdict = self.set_option("log", Some(&level));
-                let _ = answer.send(verdict.map(|_| json!({ "level": level })));
+                answer.send(verdict.map(|_| json!({ "level": level })));
             }
             ConfigChange::SetOption { name, value, answer } => {
-                let _ = answer.send(self.set_option(&name, value.as_deref()));
+                answer.send(self.set_option(&name, value.as_deref()));
             }
         }
     }
@@ -281,12 +288,15 @@ impl Part for ProxyPart {
         self.listeners.tick(Instant::now());
         self.outgoing.tick(Instant::now());
         self.reload_identities();
+        self.tell_left_out_refusals();
         let dead = self.acceptor.take_if(|acceptor| acceptor.has_died());
         if dead.is_some() || std::mem::take(&mut self.accepting_died) {
             error!("the accepting thread has died, so the proxy ends; the log says where");
             return Some(Exit::Internal);
         }
-        while let Ok(notice) = self.notices.try_recv() {
+        // Each message wakes the supervisor, so those left are taken at the next looks.
+        for _ in 0..NOTICES_PER_LOOK {
+            let Ok(notice) = self.notices.try_recv() else { break };
             if let Some(exit) = self.take(notice) {
                 return Some(exit);
             }
@@ -345,9 +355,10 @@ impl Part for ProxyPart {
 #[allow(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
     use super::super::start::{bind, start};
-    use std::cell::Cell;
+    use std::cell::{Cell, RefCell};
     use std::net::SocketAddr;
     use std::rc::Rc;
+    use std::sync::mpsc::channel;
 
     use shunt_proxy::admin::SourceMap;
     use shunt_proxy::config::HttpAddress;
@@ -400,11 +411,46 @@ mod tests {
         part.reload = Some(Reload { load: Box::new(load), sources, filter });
         let (sender, verdict) = oneshot::channel();
         drop(verdict);
-        part.change_config(ConfigChange::Reload(sender));
+        part.change_config(ConfigChange::Reload(sender.into()));
         assert_eq!(loads.get(), 0);
         let (sender, mut verdict) = oneshot::channel();
-        part.change_config(ConfigChange::Reload(sender));
+        part.change_config(ConfigChange::Reload(sender.into()));
         assert!(loads.get() == 1 && verdict.try_recv().is_ok());
+        assert_eq!(end(&mut part), []);
+    }
+
+    /// A look that waits for the last message would keep the supervisor from signals for ever.
+    #[test]
+    fn a_look_ends_though_each_answer_brings_another_order() {
+        let mut part = started();
+        let (notices, told) = channel();
+        let threads = std::mem::replace(&mut part.notices, told);
+        let loads = Rc::new(Cell::new(0));
+        let (counted, next) = (Rc::clone(&loads), notices.clone());
+        let order = || {
+            let (sender, verdict) = oneshot::channel();
+            (Notice::Order(AdminOrder::Reload(sender.into())), verdict)
+        };
+        let verdicts = Rc::new(RefCell::new(Vec::new()));
+        let kept = Rc::clone(&verdicts);
+        let load = move || {
+            counted.set(counted.get() + 1);
+            if counted.get() < 1_000 {
+                let (notice, verdict) = order();
+                kept.borrow_mut().push(verdict);
+                next.send(notice).unwrap();
+            }
+            Ok((config(), SourceMap::default()))
+        };
+        let (sources, filter) = (SourceMap::default(), FilterHandle::detached());
+        part.reload = Some(Reload { load: Box::new(load), sources, filter });
+        let (first, _verdict) = order();
+        notices.send(first).unwrap();
+        for looks in 1..4 {
+            assert_eq!(part.look(), None);
+            assert_eq!(loads.get(), looks * NOTICES_PER_LOOK);
+        }
+        part.notices = threads;
         assert_eq!(end(&mut part), []);
     }
 

@@ -13,9 +13,13 @@
 //! - *Trust a local process as much as the configuration file.* Any user of the host can run one.
 //!   Without tokens, the options that decide whom the proxy trusts and what it shows are refused.
 
+use std::time::Instant;
+
 use serde_json::json;
 use shunt_proxy::admin::ChangeResult;
 use shunt_proxy::config::{Change, Config, ConfigOption, OPTIONS, Problem};
+use shunt_proxy::limits::{NAME_SHOWN_BYTES_MAX, REASON_SHOWN_BYTES_MAX};
+use shunt_wire::printable::printable_to;
 use tracing::{info, warn};
 
 use super::ProxyPart;
@@ -27,6 +31,9 @@ const TRUST: [&str; 4] = ["contact_points", "node_port", "advertise", "log_value
 /// Beginnings of options that decide about certificates, or send spans and a file of headers away.
 const TRUST_BEGINNINGS: [&str; 5] = ["tls_", "node_tls_", "fleet_tls_", "handover_tls_", "otlp_"];
 
+/// Kind of the lines about options that stay as they are.
+const REFUSED: &str = "refused";
+
 /// Options of the proxy's own login, which change together.
 const LOGIN: [&str; 3] = ["username", "password", "password_file"];
 
@@ -35,10 +42,22 @@ impl ProxyPart {
     pub(super) fn set_option(&mut self, name: &str, value: Option<&str>) -> ChangeResult {
         let outcome = self.change_option(name, value);
         outcome.map_err(|problems| {
-            warn!(key = name, ?problems, "the option stays as it is");
             let first = problems.first().map_or("the change was refused", String::as_str);
+            if let Some(suppressed) = self.refusals.admit(REFUSED, Instant::now()) {
+                // Both may have what the sender wrote, and a process may ask as often as it likes.
+                let key = printable_to(name, NAME_SHOWN_BYTES_MAX);
+                let why = printable_to(first, REASON_SHOWN_BYTES_MAX);
+                warn!(key, why, suppressed, "the option stays as it is");
+            }
             json!({ "error": first, "problems": problems })
         })
+    }
+
+    /// Logs the number of refusals that have no line.
+    pub(super) fn tell_left_out_refusals(&self) {
+        for (_, suppressed) in self.refusals.overdue(Instant::now()) {
+            warn!(suppressed, "more changes of options were refused");
+        }
     }
 
     fn change_option(
@@ -157,6 +176,7 @@ mod tests {
     use super::super::tests::{config, end, started};
     use super::super::{ProxyPart, Reload};
     use crate::logging::FilterHandle;
+    use crate::logging::tests::text_of;
 
     /// A part whose file has 900 clients at most.
     fn with_file() -> ProxyPart {
@@ -221,6 +241,26 @@ mod tests {
         assert_eq!(clients_max(&part), 900);
         part.reload = None;
         assert!(error(part.set_option("log", Some("debug"))).contains("fixed"));
+        assert_eq!(end(&mut part), []);
+    }
+
+    /// A process of this host may ask for changes of what it likes, as often as it likes.
+    #[test]
+    fn refusals_write_few_and_short_lines() {
+        let mut part = with_file();
+        let (name, value) = ("client\n".repeat(2_000), "v\"\u{1b}".repeat(5_000));
+        let begun = std::time::Instant::now();
+        let log = text_of(|| {
+            for _ in 0..300 {
+                assert!(error(part.set_option(&name, Some("7"))).contains("no option"));
+                assert!(part.set_option("clients_max", Some(&value)).is_err());
+                assert!(part.set_option("cores", Some(&value)).is_err());
+            }
+        });
+        let lines_max = 1 + begun.elapsed().as_secs() as usize;
+        let lines = log.lines().filter(|line| line.contains("stays as it is"));
+        assert!((1..=lines_max).contains(&lines.count()), "{log}");
+        assert!(log.lines().all(|line| line.len() < 1_024), "{log}");
         assert_eq!(end(&mut part), []);
     }
 
