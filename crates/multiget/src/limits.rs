@@ -39,6 +39,8 @@ pub const SOURCES_MAX: usize = 4096;
 /// Requests of a shim that wait for its server; further ones are dropped.
 pub const ASKED_MAX: usize = 4096;
 
+/// Longest name that a client gives its connection, bytes.
+pub const APP_NAME_BYTES_MAX: usize = 256;
 /// Commands of one client awaiting their answers; with more it is not read.
 pub const PIPELINE_MAX: usize = 1024;
 /// Unanswered keys of one client's multigets; with as many it is not read, so that it uses the

@@ -321,6 +321,12 @@ pub const MULTIGETS_MAX: usize = 4_096;
 /// does.
 pub const MULTIGET_PARTS_MAX: usize = 16_384;
 
+/// Bytes of the parts that one turn writes, and number of these parts; more requests of the turn go
+/// whole. A request of a hundred keys has a hundred parts, each nearly as large as the request.
+pub const MULTIGET_TURN_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Parts that one turn writes.
+pub const MULTIGET_TURN_PARTS_MAX: usize = MULTIGET_PARTS_MAX / 2;
+
 /// Values in the answer to a read of the proxies of a fleet, `system.peers`: their number times
 /// that of the columns, which a text may name any number of times.
 pub const PEERS_VALUES_MAX: usize = 65_536;

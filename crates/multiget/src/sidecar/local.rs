@@ -5,6 +5,7 @@ use shunt_wire::resp::{
 };
 
 use super::apps::App;
+use crate::limits;
 
 /// Version in the answer to HELLO: clients infer a server's features from it.
 const REDIS_VERSION: &str = "7.0.0";
@@ -96,10 +97,13 @@ fn command(app: &App, arguments: &[&[u8]], out: &mut Vec<u8>) {
 
 fn client(app: &mut App, arguments: &[&[u8]], out: &mut Vec<u8>) {
     match arguments {
-        [word, name] if is(word, "SETNAME") => {
-            app.name = name.to_vec();
-            put_simple(out, "OK");
-        }
+        [word, name] if is(word, "SETNAME") => match check_name(name) {
+            Ok(()) => {
+                app.name = name.to_vec();
+                put_simple(out, "OK");
+            }
+            Err(why) => put_error(out, &why),
+        },
         [word] if is(word, "GETNAME") && app.name.is_empty() => put_nil(out, app.version),
         [word] if is(word, "GETNAME") => put_bulk(out, &app.name),
         [word] if is(word, "ID") => put_integer(out, id(app)),
@@ -113,6 +117,17 @@ fn client(app: &mut App, arguments: &[&[u8]], out: &mut Vec<u8>) {
         }
         _ => put_error(out, "ERR of CLIENT there are SETNAME, GETNAME, SETINFO, INFO and ID here"),
     }
+}
+
+/// Refuses a name that CLIENT INFO cannot show. Each connection keeps its name, so it has a bound.
+fn check_name(name: &[u8]) -> Result<(), String> {
+    if name.len() > limits::APP_NAME_BYTES_MAX {
+        let (bytes, most) = (name.len(), limits::APP_NAME_BYTES_MAX);
+        return Err(format!("ERR the client name has {bytes} bytes: give one of at most {most}"));
+    }
+    // Redis has this text.
+    let why = "ERR Client names cannot contain spaces, newlines or special characters.";
+    if name.iter().all(u8::is_ascii_graphic) { Ok(()) } else { Err(why.to_owned()) }
 }
 
 /// The connection in the form of `CLIENT INFO`.
@@ -136,7 +151,10 @@ fn hello(app: &mut App, arguments: &[&[u8]], out: &mut Vec<u8>) {
     while let [option, behind @ ..] = rest {
         match behind {
             [given, behind @ ..] if is(option, "SETNAME") => {
-                (name, rest) = (Some(given.to_vec()), behind)
+                if let Err(why) = check_name(given) {
+                    return put_error(out, &why);
+                }
+                (name, rest) = (Some(*given), behind)
             }
             _ if is(option, "AUTH") => {
                 return put_error(
@@ -149,7 +167,7 @@ fn hello(app: &mut App, arguments: &[&[u8]], out: &mut Vec<u8>) {
     }
     app.version = version;
     if let Some(name) = name {
-        app.name = name;
+        app.name = name.to_vec();
     }
     put_map(out, version, 7);
     let number = if version == Version::Two { 2 } else { 3 };

@@ -78,6 +78,37 @@ fn a_client_held_for_room_is_read_again_once_there_is_room() {
     );
 }
 
+/// Each connection keeps its name, and CLIENT INFO makes several copies of it.
+#[test]
+fn a_connection_has_a_short_name() {
+    let (mut scene, script) = scene(8, Options::calm());
+    let long = vec![b'n'; 1 << 20];
+    let longest = vec![b'n'; limits::APP_NAME_BYTES_MAX];
+    send(&mut scene, script, &[b"CLIENT", b"SETNAME", b"shop"]);
+    for name in [&long[..], &longest[1..], b"a b", b"a\nid=9", &[0xff; 300], b"shop\xff"] {
+        let is_short = name == &longest[1..];
+        scene.world.with(script, |script, _| script.received.clear());
+        send(&mut scene, script, &[b"CLIENT", b"SETNAME", name]);
+        send(&mut scene, script, &[b"HELLO", b"3", b"SETNAME", name]);
+        scene.world.run_for(10 * SECOND);
+        let answers = String::from_utf8_lossy(&scene.world.host(script).received).into_owned();
+        assert_eq!(answers.matches("-ERR").count(), if is_short { 0 } else { 2 }, "{answers}");
+        assert!(answers.len() < 1_024, "{} bytes", answers.len());
+        send(&mut scene, script, &[b"CLIENT", b"SETNAME", b"shop"]);
+        send(&mut scene, script, &[b"CLIENT", b"GETNAME"]);
+        send(&mut scene, script, &[b"CLIENT", b"INFO"]);
+        scene.world.run_for(10 * SECOND);
+        let answers = String::from_utf8_lossy(&scene.world.host(script).received).into_owned();
+        assert!(answers.contains("$4\r\nshop") && answers.contains(" name=shop "), "{answers}");
+        assert!(answers.len() < 2_048, "{} bytes", answers.len());
+    }
+    send(&mut scene, script, &[b"CLIENT", b"SETNAME", &longest]);
+    scene.world.with(script, |script, _| script.received.clear());
+    send(&mut scene, script, &[b"CLIENT", b"GETNAME"]);
+    scene.world.run_for(10 * SECOND);
+    assert!(scene.world.host(script).received.ends_with(&[&longest[..], b"\r\n"].concat()));
+}
+
 #[test]
 fn hello_waits_for_what_was_asked_in_the_other_version() {
     for_seeds(40, |seed| {

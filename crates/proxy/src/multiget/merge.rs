@@ -1,6 +1,9 @@
 //! Merges the answers of all parts into one: the rows of the first, then those of the next. It
 //! inspects no row.
 
+use std::collections::HashSet;
+use std::hash::Hash;
+
 use shunt_wire::cql::envelope::flag;
 use shunt_wire::cql::message::result;
 use shunt_wire::cql::message::{
@@ -16,6 +19,27 @@ use crate::multiget::{Rows, Wanted};
 pub(crate) struct Merged {
     pub(crate) flags: u8,
     pub(crate) body: Vec<u8>,
+}
+
+/// Values in the order in which they came, each once. A node's answer may have very many warnings
+/// that differ in their last byte, so a new one must never be compared with all others.
+struct Distinct<T> {
+    known: HashSet<T>,
+    list: Vec<T>,
+}
+
+impl<T> Default for Distinct<T> {
+    fn default() -> Self {
+        Self { known: HashSet::new(), list: Vec::new() }
+    }
+}
+
+impl<T: Copy + Eq + Hash> Distinct<T> {
+    fn add(&mut self, value: T) {
+        if self.known.insert(value) {
+            self.list.push(value);
+        }
+    }
 }
 
 /// The rows of a part that can be one of several: complete, and accompanied by warnings only.
@@ -43,23 +67,18 @@ pub(crate) fn complete<'a>(
 
 /// Merges the answers, in the order of the keys. `bytes_max`: bound on the whole answer.
 pub(crate) fn merge(wanted: &Wanted, answers: &[&Rows], bytes_max: usize) -> Result<Merged, Lost> {
-    let mut warnings: Vec<&str> = Vec::new();
+    let mut warnings = Distinct::default();
     let mut warned = 0;
     let mut metadata: Option<Metadata<'_>> = None;
     let mut content = Vec::new();
     let mut count = 0;
     for answer in answers {
         let (told, rows) = complete(wanted.version, answer.flags, &answer.body)?;
-        // Each warning is compared with all others: very many would block the core.
         warned += told.len();
         if warned > limits::MULTIGET_WARNINGS_MAX {
             return Err(Lost::Unreadable);
         }
-        for warning in told {
-            if !warnings.contains(&warning) {
-                warnings.push(warning);
-            }
-        }
+        told.into_iter().for_each(|warning| warnings.add(warning));
         if metadata.is_some_and(|first| first.raw != rows.metadata.raw) {
             return Err(Lost::Metadata);
         }
@@ -85,7 +104,7 @@ pub(crate) fn merge(wanted: &Wanted, answers: &[&Rows], bytes_max: usize) -> Res
     if wanted.page_rows.is_some_and(|rows| count >= rows) {
         return Err(Lost::Pages);
     }
-    let merged = write(wanted, &warnings, &metadata.ok_or(Lost::Unreadable)?, count, &content);
+    let merged = write(wanted, &warnings.list, &metadata.ok_or(Lost::Unreadable)?, count, &content);
     if merged.body.len() > bytes_max { Err(Lost::Bytes) } else { Ok(merged) }
 }
 

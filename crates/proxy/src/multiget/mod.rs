@@ -93,8 +93,36 @@ pub(crate) struct Multigets {
     numbers: u64,
     /// Bytes of all gathers.
     bytes: usize,
+    turn: Turn,
     /// A mistake that a test plants, if any.
     pub(crate) mistake: Option<Mistake>,
+}
+
+/// Parts that a turn has written. The values of an EXECUTE are not parsed, so it does not count as
+/// a heavy request, and its parts are more than it is itself.
+#[derive(Default)]
+struct Turn {
+    now_ns: u64,
+    parts: usize,
+    bytes: usize,
+}
+
+impl Turn {
+    /// Counts the parts of one more request, each of so many bytes, if the turn has room for them.
+    /// The first request of a turn has room, however large it is.
+    fn admits(&mut self, now_ns: u64, parts: usize, part_bytes: usize) -> bool {
+        if self.now_ns != now_ns {
+            *self = Turn { now_ns, ..Turn::default() };
+        }
+        let sum = (self.parts + parts, self.bytes + parts * part_bytes);
+        let has_room =
+            sum.0 <= limits::MULTIGET_TURN_PARTS_MAX && sum.1 <= limits::MULTIGET_TURN_BYTES_MAX;
+        if has_room || self.parts == 0 {
+            (self.parts, self.bytes) = sum;
+            return true;
+        }
+        false
+    }
 }
 
 /// Mistakes that a test plants, to see that its checks notice.

@@ -83,6 +83,9 @@ fn try_to(
             return Err(Whole::NoLink.into());
         }
     }
+    if !core.retries.multigets.turn.admits(io.now_ns(), request.runs.len(), body.len()) {
+        return Err(Whole::Busy.into());
+    }
     let Some(client) = core.clients.get_mut(slot) else { return Err(Whole::NoLink.into()) };
     client.in_flight += 1;
     client.traffic.count(body.len());

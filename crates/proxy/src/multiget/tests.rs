@@ -78,3 +78,19 @@ fn parts_requests_and_bytes_have_bounds() {
     }
     assert!(multigets.has_room(0, 1) && !multigets.has_room(1, 1));
 }
+
+/// A read of 128 KiB may hold a hundred requests with a hundred parts of a kilobyte each.
+#[test]
+fn a_turn_writes_so_many_parts_and_other_requests_go_whole() {
+    let mut turn = Turn::default();
+    let parts = |turn: &mut Turn, now_ns, count, bytes| {
+        (0..1_000).filter(|_| turn.admits(now_ns, count, bytes)).count() * count
+    };
+    for now_ns in 1..4 {
+        let written = parts(&mut turn, now_ns, 128, 1_024);
+        assert_eq!(written * 1_024, limits::MULTIGET_TURN_BYTES_MAX);
+    }
+    assert_eq!(parts(&mut turn, 4, 10, 30), limits::MULTIGET_TURN_PARTS_MAX / 10 * 10);
+    assert!(turn.admits(5, 2 * limits::MULTIGET_TURN_PARTS_MAX, 1), "the first of a turn");
+    assert!(!turn.admits(5, 1, 1));
+}

@@ -1,5 +1,8 @@
 //! Answers of parts, and the ones that lose the bet.
 
+use std::cell::Cell;
+use std::hash::{Hash, Hasher};
+
 use shunt_wire::cql::message::encode_result::{RowsWriter, native};
 
 use super::*;
@@ -105,7 +108,35 @@ fn warned(texts: &[&str]) -> Rows {
     Rows { flags: flag::WARNING, body: with }
 }
 
-/// Each warning is compared with all others.
+/// A value that counts the times it is compared with another.
+#[derive(Clone, Copy, Eq)]
+struct Counted<'c>(usize, &'c Cell<usize>);
+
+impl PartialEq for Counted<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.1.set(self.1.get() + 1);
+        self.0 == other.0
+    }
+}
+
+impl Hash for Counted<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+#[test]
+fn a_warning_is_not_compared_with_all_others() {
+    let compared = Cell::new(0);
+    let mut warnings = Distinct::default();
+    for number in 0..limits::MULTIGET_WARNINGS_MAX {
+        warnings.add(Counted(number / 2, &compared));
+    }
+    assert_eq!(warnings.list.len(), limits::MULTIGET_WARNINGS_MAX / 2);
+    let compared = compared.get();
+    assert!(compared < 4 * limits::MULTIGET_WARNINGS_MAX, "{compared} comparisons");
+}
+
 #[test]
 fn very_many_warnings_lose_the_bet() {
     let half: Vec<String> =
