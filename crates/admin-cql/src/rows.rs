@@ -4,11 +4,15 @@ use serde_json::Value as Page;
 use shunt_admin::Pages;
 use shunt_language::CqlType;
 use shunt_language::values::json::{Json, from_json};
+use tokio::task::yield_now;
 
 use crate::fault::Fault;
 use crate::schema::{self, Identity};
 use crate::select::Row;
 use crate::tables::{Source, Table};
+
+/// Rows that are read before other tasks have a turn.
+const ROWS_IN_A_ROW: usize = 64;
 
 /// Rows, and warnings about them.
 #[derive(Debug, Default)]
@@ -38,7 +42,14 @@ pub(crate) async fn read(
     };
     let page = pages.content(name).await;
     let page = page.ok_or_else(|| Fault::invalid(format!("this process has no page /{name}")))?;
-    let mut rows: Vec<Row> = listed(&page, place).map(|row| cells(table, types, row)).collect();
+    let mut rows: Vec<Row> = Vec::new();
+    for row in listed(&page, place) {
+        // The thread has other work, and each page of a result reads all rows.
+        if rows.len() % ROWS_IN_A_ROW == ROWS_IN_A_ROW - 1 {
+            yield_now().await;
+        }
+        rows.push(cells(table, types, row));
+    }
     if let Some((place, count)) = others {
         let sums = listed(&page, place)
             .filter(|row| row.pointer(count).and_then(Page::as_u64).is_some_and(|sum| sum > 0));

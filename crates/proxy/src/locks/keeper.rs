@@ -147,6 +147,7 @@ pub(super) fn due(core: &mut Core, io: &mut Io) {
 /// Updates the counters of the metrics.
 pub(crate) fn tick(core: &mut Core) {
     core.fleet.locks.lists_bytes = 0;
+    core.fleet.locks.visits = 0;
     use LockEvent::{
         Expired, Granted, InDoubt, Loaded, Released, Renewed, WaitTimedOut, WaitedFor, WrittenAgain,
     };

@@ -92,6 +92,8 @@ pub(crate) struct LockKeeper {
     listings: HashMap<u64, (Box<[u8]>, Option<bool>)>,
     /// Bytes of lists since the last tick.
     lists_bytes: usize,
+    /// Places that lists of few locks have visited since the last tick.
+    visits: usize,
     /// Batches under way.
     batches: Slab<Batch>,
     /// Number of batches of each role.
@@ -133,6 +135,7 @@ impl Default for LockKeeper {
             remote: HashMap::new(),
             listings: HashMap::new(),
             lists_bytes: 0,
+            visits: 0,
             batches: Slab::new(),
             batches_by_role: HashMap::new(),
             undecided: Undecided::default(),

@@ -1,9 +1,10 @@
 //! The locks of all cores of this proxy, longest queues first. Each core sends its own, and the
 //! lists are merged and cut to the length that the client asked for.
 //!
-//! A core visits each of its locks, at about ten nanoseconds each. A core with very many locks does
-//! so once a second at most, so that no client can hold it up by asking again and again. In between
-//! it repeats its last list.
+//! A core visits each of its locks, at about ten nanoseconds each, and also the places of locks
+//! that are gone. So that no client can hold it up by asking again and again, it visits
+//! [`VISITS_PER_TICK`] places between two ticks, and very many locks once a second at most. After
+//! that it repeats its last list.
 
 use shunt_language::lock_tables::Request;
 use shunt_locks::{Namespace, NotServed, Quota, Ticket};
@@ -23,6 +24,8 @@ use crate::transactions::part::Who;
 
 /// Number of locks above which a core visits them once a second only.
 const LOCKS_FEW: usize = 16_384;
+/// Places that lists of few locks may visit between two ticks: some five milliseconds' worth.
+const VISITS_PER_TICK: usize = 32 * LOCKS_FEW;
 
 /// Asks all cores for a client, which gets one answer.
 pub(super) fn begin(
@@ -98,7 +101,8 @@ pub(super) fn look(
     let place = usize::from(namespace == Namespace::Memory);
     // Otherwise each request for one lock more than the last would cause another visit.
     // A visit includes places of locks that are gone.
-    let is_few = core.fleet.locks.table().0.places() <= LOCKS_FEW;
+    let places = core.fleet.locks.table().0.places();
+    let is_few = is_few(places, &mut core.fleet.locks.visits);
     let most = if is_few { most } else { listing::ROWS_MAX as u32 };
     let looked = &mut core.fleet.locks.snapshots[place];
     let (at_ns, enough) = (looked.at_ns, looked.most >= most);
@@ -116,6 +120,13 @@ pub(super) fn look(
     let looked = &mut core.fleet.locks.snapshots[place];
     (looked.at_ns, looked.most) = (now.boot_ns, most);
     Ok(list)
+}
+
+/// True if so few places may be visited for this list alone; `visits` counts those since the tick.
+fn is_few(places: usize, visits: &mut usize) -> bool {
+    let is_few = places <= LOCKS_FEW && *visits + places <= VISITS_PER_TICK;
+    *visits += if is_few { places } else { 0 };
+    is_few
 }
 
 /// Takes in the list of one core.
@@ -137,4 +148,21 @@ pub(super) fn take_list(core: &mut Core, io: &mut Io, gathered: u32, outcome: &R
         None => Reply { list: &list, ..Verdict::Locks.into() },
     };
     dispatch::deliver(core, io, ticket, &reply);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Released locks leave their places, and a list of none of them is short.
+    #[test]
+    fn lists_of_few_locks_visit_so_many_places_in_a_tick() {
+        for places in [1, 1_000, 15_000, LOCKS_FEW] {
+            let mut visits = 0;
+            let fresh = (0..VISITS_PER_TICK + 128).filter(|_| is_few(places, &mut visits)).count();
+            assert_eq!(fresh, VISITS_PER_TICK / places, "{places}");
+            assert!(visits <= VISITS_PER_TICK);
+        }
+        assert!(!is_few(LOCKS_FEW + 1, &mut 0), "many locks are visited once a second");
+    }
 }

@@ -8,11 +8,13 @@
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use shunt_admin::Label as _;
-use shunt_otlp::{Attribute, Exporter, Kind, Settings, Span, SpanId, SpanSender};
+use shunt_otlp::{Attribute, Endpoint, Exporter, Kind, Settings, Span, SpanId, SpanSender};
+use shunt_tls::SmallFile;
 use shunt_wire::cql::message::Consistency;
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -30,6 +32,8 @@ use crate::metrics::Outcome;
 const FETCH_EVERY: Duration = Duration::from_millis(500);
 /// Most polls without a pause, of cores that have more spans than fit into one answer.
 const ROUNDS_MAX: usize = limits::SPANS_KEPT_MAX / limits::SPANS_FETCHED_MAX;
+/// Largest file of authorities, bytes.
+const CA_BYTES_MAX: u64 = 1 << 20;
 /// Characters of a statement's first word that may name an operation.
 const OPERATION_CHARS_MAX: usize = 16;
 
@@ -39,6 +43,8 @@ pub struct TraceExport {
     config: watch::Receiver<Arc<Config>>,
     report: Arc<TraceReport>,
     settings: watch::Sender<Option<Arc<Settings>>>,
+    /// Sources of the settings in use.
+    opened: Option<Opened>,
     queue: SpanSender,
     ids: SpanIds,
     host: String,
@@ -63,7 +69,8 @@ impl TraceExport {
         let (settings, receiver) = watch::channel(None);
         let (exporter, queue) = Exporter::new(receiver, Arc::clone(&report.exports), seed);
         let ids = SpanIds(seed | 1);
-        (TraceExport { mailboxes, config, report, settings, queue, ids, host }, exporter)
+        let opened = None;
+        (TraceExport { mailboxes, config, report, settings, opened, queue, ids, host }, exporter)
     }
 
     /// Checks the files that the options name.
@@ -94,11 +101,20 @@ impl TraceExport {
         }
     }
 
-    /// Adopts the current options. If a file cannot be used, the previous options stay.
+    /// Adopts the current options, if those of traces have changed, or the file of authorities has.
+    /// If a file cannot be used, the previous options stay.
+    ///
+    /// A change ends a pause that the collector has asked for, so changes of other options must not
+    /// count. Without a file, authorities are read from the system, which takes a while.
     fn follow(&mut self) {
         let config = Arc::clone(&self.config.borrow_and_update());
+        let opened = Opened::of(&config);
+        if self.opened.as_ref() == Some(&opened) {
+            return;
+        }
         match settings_of(&config) {
             Ok(settings) => {
+                self.opened = Some(opened);
                 if settings.is_none() {
                     self.report.exemplars.clear();
                 }
@@ -135,6 +151,30 @@ impl TraceExport {
             if !has_more {
                 return;
             }
+        }
+    }
+}
+
+/// The options of traces, and the content of the file of authorities.
+#[derive(PartialEq)]
+struct Opened {
+    endpoint: Option<Endpoint>,
+    headers: Option<PathBuf>,
+    ca: Option<PathBuf>,
+    ca_content: Option<Vec<u8>>,
+    service_name: String,
+}
+
+impl Opened {
+    fn of(config: &Config) -> Opened {
+        let ca = config.otlp_ca.as_deref();
+        let content = ca.and_then(|path| SmallFile::read(path, CA_BYTES_MAX).ok());
+        Opened {
+            endpoint: config.otlp_endpoint.clone(),
+            headers: config.otlp_headers_file.clone(),
+            ca: config.otlp_ca.clone(),
+            ca_content: content.map(|file| file.bytes),
+            service_name: config.otlp_service_name.clone(),
         }
     }
 }

@@ -45,6 +45,9 @@ pub use outline::{Outline, Single, qualified};
 pub use parts::partition;
 pub use parts::{ColumnSpec, PreparedText, Standalone};
 
+/// Names that one error of a node may have: it has one.
+const COLUMNS_NAMED_MAX: usize = 4;
+
 /// A plan that lacks the types that nodes report.
 #[derive(Debug)]
 pub struct Draft {
@@ -83,6 +86,21 @@ pub struct Plan {
     /// Names and types of the markers of each write.
     write_markers: Vec<Vec<(Box<str>, CqlType)>>,
     asks_columns: Vec<bool>,
+}
+
+/// Parts of a node's error that begin with the name of a column that it does not know. An error may
+/// be long and a table may have very many columns, so the error is searched once for all of them.
+fn columns_named_by(message: &str) -> impl Iterator<Item = &str> {
+    const BEFORE_NAME: &str = "Undefined column name ";
+    let found = message.match_indices(BEFORE_NAME).take(COLUMNS_NAMED_MAX);
+    found.filter_map(|(at, before)| message.get(at + before.len()..))
+}
+
+/// True if a part of a node's error begins with this name, plain or in quotes.
+fn begins_with_name(part: &str, name: &str) -> bool {
+    let is_followed =
+        |part: &str, by: &str| part.strip_prefix(name).is_some_and(|after| after.starts_with(by));
+    is_followed(part, " ") || part.strip_prefix('"').is_some_and(|part| is_followed(part, "\" "))
 }
 
 /// True if a text may name a column as a word, in upper or lower case. A name with quotes, which
@@ -194,15 +212,12 @@ impl Draft {
     /// True if a node refuses a column that the client has not named. The column was dropped after
     /// the table was looked up: reads and rewrites of a row name all columns.
     pub fn is_refused_for_another(&self, error: &ErrorMessage<'_>) -> bool {
-        let is_named_by = |name: &str| {
-            let told = [
-                format!("Undefined column name {name} "),
-                format!("Undefined column name \"{name}\" "),
-            ];
-            told.iter().any(|told| error.message.contains(told)) && !is_in(name, &self.outline.text)
-        };
+        let named: Vec<&str> = columns_named_by(error.message).collect();
+        let is_named = |column: &str| named.iter().any(|rest| begins_with_name(rest, column));
+        let is_another = |column: &str| is_named(column) && !is_in(column, &self.outline.text);
         error.code == error_code::INVALID
-            && self.keys.iter().flat_map(|key| key.table.beside_key()).any(is_named_by)
+            && !named.is_empty()
+            && self.keys.iter().flat_map(|key| key.table.beside_key()).any(is_another)
     }
 
     /// Name of a read's or write's statement in error messages; `index` as in [`Draft::texts`].

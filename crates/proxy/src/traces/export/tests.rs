@@ -98,3 +98,27 @@ fn a_table_whose_name_has_a_dot_is_not_cut() {
     assert_eq!(attribute(&own, "db.collection.name"), None);
     assert_eq!(attribute(&own, "db.namespace"), Some(Attribute::Shared("shop".into())));
 }
+
+/// New settings end a pause that the collector has asked for.
+#[test]
+fn a_change_of_another_option_leaves_the_collector_alone() {
+    let endpoint = Endpoint::parse("http://127.0.0.1:4318").expect("a URL");
+    let before = Config { otlp_endpoint: Some(endpoint), ..Config::default() };
+    let (sender, config) = watch::channel(Arc::new(before.clone()));
+    let (mut export, _exporter) =
+        TraceExport::new(Vec::new(), config, Arc::default(), String::new(), 1);
+    let mut settings = export.settings.subscribe();
+    export.follow();
+    assert!(settings.has_changed().expect("a sender") && settings.borrow_and_update().is_some());
+    for (config, is_new) in [
+        (Config { log: "debug".to_owned(), ..before.clone() }, false),
+        (Config { clients_max: 7, ..before.clone() }, false),
+        (Config { otlp_service_name: "shop".to_owned(), ..before.clone() }, true),
+        (before, true),
+    ] {
+        sender.send_replace(Arc::new(config));
+        export.follow();
+        assert_eq!(settings.has_changed().expect("a sender"), is_new);
+        settings.mark_unchanged();
+    }
+}

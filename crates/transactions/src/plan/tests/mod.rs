@@ -548,7 +548,19 @@ fn a_node_that_refuses_a_column_of_which_the_client_knows_nothing_asks_for_anoth
         (error_code::INVALID, "Undefined column name other in table bank.owner"),
         (error_code::INVALID, "owner is too long for its index"),
         (error_code::UNAUTHORIZED, "Undefined column name owner in table bank.accounts"),
+        (error_code::INVALID, "Undefined column name ownership in table bank.accounts"),
+        (error_code::INVALID, "Undefined column name \"owner in table bank.accounts"),
+        (error_code::INVALID, "Undefined column name "),
     ] {
         assert!(!refused(code, message), "{message}");
     }
+}
+
+/// A long error would be searched for each column of a table that has very many.
+#[test]
+fn an_error_of_a_node_is_searched_once_for_all_columns() {
+    let long = "Undefined column name \u{e9} in table t, ".repeat(2_000);
+    let named: Vec<&str> = super::columns_named_by(&long).collect();
+    assert_eq!(named.len(), super::COLUMNS_NAMED_MAX);
+    assert!(named.iter().all(|part| super::begins_with_name(part, "\u{e9}")));
 }
