@@ -4,7 +4,6 @@ use shunt_handover::message::{Message, Ticket};
 use shunt_reactor::Io;
 
 use crate::connections;
-use crate::limits;
 use crate::log_limits::Line;
 use crate::pool;
 use crate::shares;
@@ -26,10 +25,12 @@ pub(crate) fn start(
     else {
         return;
     };
-    let refusal = match agent.exchanges.len() >= limits::EXCHANGES_MAX {
+    let client = shares::client(head);
+    let refusal = match agent.room.admits(client) {
         _ if !is_taken => Some("the agent is ending"),
-        true => Some("the agent has too many requests"),
-        false => None,
+        false if agent.room.is_full() => Some("the agent has too many requests"),
+        false => Some("the agent has too many requests of this address"),
+        true => None,
     };
     if let Some(reason) = refusal {
         agent.metrics.failed.add(1);
@@ -40,11 +41,12 @@ pub(crate) fn start(
     }
     let times_ns = (io.now_ns(), io.now_ns() + agent.options.upstream_timeout_ns);
     let mut state = Exchange::new((session, session_id), ticket, times_ns);
-    state.client = shares::client(head);
+    state.client = client;
     state.request.extend_from_slice(head);
     state.request_is_complete = !has_body;
     state.is_repeatable = is_idempotent && !has_body;
     state.to_head = head.starts_with(b"HEAD ");
+    agent.room.take(client);
     let exchange = agent.exchanges.insert(state);
     if let Some(session) = agent.sessions.get_mut(session) {
         session.exchanges.insert(ticket, exchange);
@@ -165,6 +167,7 @@ pub(crate) fn fail(agent: &mut Agent, io: &mut Io, exchange: usize, status: u16,
 /// Forgets an exchange; returns its connection to the server.
 pub(crate) fn forget(agent: &mut Agent, exchange: usize) -> Option<usize> {
     let state = agent.exchanges.try_remove(exchange)?;
+    agent.room.give_back(state.client);
     if state.is_taken {
         connections::without_answer(agent, exchange, state.direct);
     }

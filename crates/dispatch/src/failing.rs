@@ -5,28 +5,29 @@
 //! `resume.rs` takes over.
 
 use shunt_handover::message::Message;
+use shunt_handover::turns::ClientKey;
 use shunt_reactor::Io;
 use tracing::debug;
 
-use crate::limits;
 use crate::reply;
 use crate::resume;
 use crate::state::{Dispatcher, Exchange, Place};
 
-/// Chooses the backend for a request: for reads the one with the fewest requests in flight, except
-/// `avoided`; for others the primary.
+/// Chooses the backend for a request of this host: for reads the one with the fewest requests in
+/// flight, except `avoided`; for others the primary.
 ///
 /// # Errors
 /// The reason why no backend can be used.
 pub(crate) fn choose(
     dispatcher: &mut Dispatcher,
+    key: ClientKey,
     is_read: bool,
     avoided: Option<usize>,
 ) -> Result<usize, &'static str> {
     let backends = &dispatcher.backends;
     let usable = |index: &usize| {
         backends[*index].is_up()
-            && backends[*index].in_flight < limits::IN_FLIGHT_MAX
+            && backends[*index].in_flight.admits(key)
             && Some(*index) != avoided
     };
     if !is_read {
@@ -34,16 +35,24 @@ pub(crate) fn choose(
             Some(primary) if !primary.is_up() => {
                 Err("the primary backend cannot be reached, and it alone takes this method")
             }
+            Some(primary) if !primary.in_flight.is_full() => Some(0)
+                .filter(usable)
+                .ok_or("the primary backend has too many requests of this address"),
             _ => Some(0).filter(usable).ok_or("the primary backend has too many requests"),
         };
     }
     let count = backends.len();
     let start = dispatcher.next_backend;
     let turns = (0..count).map(|step| (start + step) % count);
-    let Some(chosen) = turns.filter(usable).min_by_key(|index| backends[*index].in_flight) else {
-        return Err(match backends.iter().any(|backend| backend.is_up()) {
-            true => "all backends have too many requests",
-            false => "no backend can be reached",
+    let Some(chosen) = turns.filter(usable).min_by_key(|index| backends[*index].in_flight.count())
+    else {
+        let up = || backends.iter().filter(|backend| backend.is_up());
+        return Err(match up().count() {
+            0 => "no backend can be reached",
+            _ if up().all(|backend| backend.in_flight.is_full()) => {
+                "all backends have too many requests"
+            }
+            _ => "all backends have too many requests of this address",
         });
     };
     dispatcher.next_backend = (chosen + 1) % count;
@@ -61,7 +70,7 @@ pub(crate) fn send(
     let Some(state) = dispatcher.clients.get_mut(client) else { return };
     (exchange.backend, exchange.interim) = (backend, 0);
     exchange.sent_ns = Some(io.now_ns());
-    let has_body = exchange.body.is_some();
+    let (has_body, key) = (exchange.body.is_some(), state.key());
     let timeout_ns = match has_body {
         true => dispatcher.options.body_timeout_ns,
         false => dispatcher.options.answer_timeout_ns,
@@ -77,7 +86,7 @@ pub(crate) fn send(
     let request = Message::Request { head, has_body, is_idempotent: exchange.is_idempotent };
     dispatcher.metrics.backends[backend].requests.add(1);
     let backend = &mut dispatcher.backends[backend];
-    backend.in_flight += 1;
+    backend.in_flight.take(key);
     backend.send(io, exchange.ticket, &request);
     state.exchange = Some(exchange);
 }
@@ -102,7 +111,10 @@ pub(crate) fn failed(
         return resume::go_on(dispatcher, io, client, exchange, reason);
     }
     let may_repeat = exchange.is_read && exchange.body_bytes == 0 && !exchange.is_repeated;
-    if may_repeat && let Ok(backend) = choose(dispatcher, true, Some(exchange.backend)) {
+    if may_repeat
+        && let Some(key) = dispatcher.clients.get(client).map(|state| state.key())
+        && let Ok(backend) = choose(dispatcher, key, true, Some(exchange.backend))
+    {
         debug!(reason, "a request is sent to another backend");
         dispatcher.metrics.repeated.add(1);
         exchange.is_repeated = true;

@@ -130,6 +130,7 @@ fn start(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, request: &Requ
     let Some(state) = dispatcher.clients.get_mut(client) else { return };
     let mut head = Vec::new();
     request.forward(&[("X-Forwarded-For", &state.address.to_string())], &mut head);
+    let key = state.key();
     let exchange = Exchange {
         ticket,
         backend: 0,
@@ -149,7 +150,7 @@ fn start(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, request: &Requ
         interim: 0,
         rest: None,
     };
-    match failing::choose(dispatcher, exchange.is_read, None) {
+    match failing::choose(dispatcher, key, exchange.is_read, None) {
         Ok(backend) => {
             dispatcher.metrics.requests.add(1);
             failing::send(dispatcher, io, client, exchange, backend);

@@ -6,8 +6,9 @@ use shunt_wire::http1::HeadLimits;
 const MS: u64 = 1_000_000;
 const SECOND: u64 = 1_000 * MS;
 
-/// Requests in flight at one backend, from one event loop; further ones get 503.
-pub(crate) const IN_FLIGHT_MAX: usize = 4096;
+/// Requests in flight at one backend, from one event loop; further ones get 503. An address alone
+/// gets half of them.
+pub(crate) const IN_FLIGHT_MAX: usize = 8192;
 /// Unsent bytes to a client up to which more of its answer is requested.
 pub(crate) const CLIENT_BACKLOG_BYTES_LOW: usize = 128 << 10;
 /// Bytes of all clients of an event loop: unsent output and unread input. Beyond it the clients

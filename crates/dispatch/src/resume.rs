@@ -125,9 +125,9 @@ pub(crate) fn go_on(
         return reply::whole(dispatcher, io, client, &exchange);
     }
     let may_be = rest.ask(left);
-    let Some(backend) =
-        failing::choose(dispatcher, true, Some(exchange.backend)).ok().filter(|_| may_be)
-    else {
+    let key = dispatcher.clients.get(client).map(|state| state.key());
+    let choose = |key| failing::choose(dispatcher, key, true, Some(exchange.backend)).ok();
+    let Some(backend) = key.and_then(choose).filter(|_| may_be) else {
         debug!(
             reason,
             "a client is cut off within an answer: no other backend can be asked for the rest"

@@ -7,10 +7,11 @@ use std::sync::Arc;
 use shunt_handover::message::{Decoder, Encoder, Message, Ticket};
 use shunt_handover::outage::Reasons;
 use shunt_handover::owner::{Owner, OwnerLimits};
+use shunt_handover::room::Room;
 use shunt_handover::session::OwnerHandshake;
-use shunt_handover::turns::Turns;
+use shunt_handover::turns::{ClientKey, Turns};
 use shunt_handover::{Anywhere, Flow, Steer};
-use shunt_reactor::{ConnId, Io, Peers};
+use shunt_reactor::{ClientHost, ConnId, Io, Peers};
 use shunt_wire::http1::{BodyReader, HeadReader, Version};
 use slab::Slab;
 
@@ -149,7 +150,7 @@ pub(crate) struct Backend {
     pub(crate) address: SocketAddr,
     pub(crate) link: Link,
     /// Requests that the agent carries out for this loop.
-    pub(crate) in_flight: usize,
+    pub(crate) in_flight: Room,
     /// Delay after the next failed connect.
     pub(crate) back_off_ns: u64,
     /// Time of the agent's last message, and of the last ping to it.
@@ -285,16 +286,22 @@ impl Dispatcher {
 
     /// Removes a client's exchange, which has ended or failed.
     pub(crate) fn take_exchange(&mut self, client: usize) -> Option<Exchange> {
-        let exchange = self.clients.get_mut(client)?.exchange.take()?;
+        let state = self.clients.get_mut(client)?;
+        let (exchange, client) = (state.exchange.take()?, state.key());
         self.tickets.remove(&exchange.ticket);
         let backend = &mut self.backends[exchange.backend];
         backend.turns.forget(exchange.ticket);
-        backend.in_flight = backend.in_flight.saturating_sub(1);
+        backend.in_flight.give_back(client);
         Some(exchange)
     }
 }
 
 impl Client {
+    /// The host to which the client's requests count.
+    pub(crate) fn key(&self) -> ClientKey {
+        Some(ClientHost::counted(self.address))
+    }
+
     pub(crate) fn new(conn: ConnId, flow: Flow, now_ns: u64, deadline_ns: u64) -> Self {
         let (address, place) = (flow.peer.ip().to_canonical(), Place::Here);
         let reader = HeadReader::new(limits::REQUEST_HEAD);
@@ -323,7 +330,7 @@ impl Backend {
         Self {
             address,
             link: Link::Down { until_ns: 0 },
-            in_flight: 0,
+            in_flight: Room::new(limits::IN_FLIGHT_MAX),
             back_off_ns: limits::BACK_OFF_NS_MIN,
             heard_ns: 0,
             pinged_ns: 0,

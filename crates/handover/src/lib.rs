@@ -38,6 +38,7 @@ pub mod limits;
 pub mod message;
 pub mod outage;
 pub mod owner;
+pub mod room;
 pub mod session;
 mod steer;
 pub mod turns;
