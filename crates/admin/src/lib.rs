@@ -9,6 +9,7 @@
 mod authorization;
 mod browser;
 mod changes;
+mod connections;
 mod counter;
 mod encode;
 mod exemplars;

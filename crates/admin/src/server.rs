@@ -3,14 +3,14 @@
 //! Anyone who can reach the port, under an address or a name of this machine, may read the pages,
 //! unless TLS asks for a certificate, or the pages for a token. Time limits
 //! apply to each request and connection, a size limit to the head, and a maximum to the number of
-//! connections. At the maximum, a new connection replaces the one that has been silent for longest,
-//! so it never waits.
+//! connections. At the maximum, a new connection replaces one of the host with the most, so that it
+//! never waits. Answers that clients have not read have a maximum, too, beyond which some are cut
+//! off.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use axum::body::HttpBody as _;
 use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
@@ -24,15 +24,17 @@ use serde_json::json;
 use shunt_tls::accept_http;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
-use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
+use crate::connections::{Connection, Connections};
 use crate::liveness::LOOK_EVERY;
 use crate::pages::{Pages, Refusal};
 use crate::{authorization, browser, changes, host, runbook};
 
 /// Connections at a time, one request each.
 const CONNECTIONS_MAX: usize = 512;
+/// Bytes of answers that clients have not read to the end.
+const ANSWERS_BYTES_MAX: usize = 64 << 20;
 /// Time limit for the head of a request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time limit for a whole connection, until the client has read the answer.
@@ -72,7 +74,7 @@ impl Pages {
             .method_not_allowed_fallback(not_allowed)
             .layer(from_fn_with_state(Arc::clone(&self), check))
             .with_state(Arc::clone(&self));
-        let mut connections = Connections { most: connections_max, open: VecDeque::new() };
+        let connections = Connections::new(connections_max, ANSWERS_BYTES_MAX);
         let mut next_look = Instant::now();
         loop {
             let accepted = timeout_at(next_look, listener.accept()).await;
@@ -86,14 +88,14 @@ impl Pages {
                 sleep(ACCEPT_RETRY).await;
                 continue;
             };
-            connections.make_room();
-            let has_asked = HasAsked::default();
+            let connection = connections.add(peer.ip());
             let peer_address = changes::Peer(peer.ip().to_canonical());
-            let router = router.clone().layer(Extension(has_asked.clone()));
+            let router = router.clone().layer(Extension(Arc::clone(&connection)));
+            let router = router.layer(Extension(Arc::clone(&connections)));
             let service = TowerToHyperService::new(router.layer(Extension(peer_address)));
             let tls = self.access.tls.clone();
             let task = tokio::spawn(async move {
-                let connection = async {
+                let served = async {
                     match tls {
                         None => serve(stream, service).await,
                         Some(tls) => {
@@ -104,9 +106,9 @@ impl Pages {
                         }
                     }
                 };
-                let _ = timeout(CONNECTION_TIMEOUT, connection).await;
+                let _ = timeout(CONNECTION_TIMEOUT, served).await;
             });
-            connections.open.push_back((task.abort_handle(), has_asked));
+            connection.is_served_by(task.abort_handle());
         }
     }
 }
@@ -126,45 +128,20 @@ where
     let _ = connection.await;
 }
 
-/// Set once the head of a connection's request has arrived.
-#[derive(Clone, Debug, Default)]
-struct HasAsked(Arc<AtomicBool>);
-
-/// The open connections, the oldest first.
-struct Connections {
-    most: usize,
-    open: VecDeque<(AbortHandle, HasAsked)>,
-}
-
-impl Connections {
-    /// If the limit is reached, closes the oldest connection that has sent no request, or else the
-    /// oldest.
-    fn make_room(&mut self) {
-        if self.open.len() < self.most {
-            return;
-        }
-        self.open.retain(|(task, _)| !task.is_finished());
-        if self.open.len() < self.most {
-            return;
-        }
-        let silent =
-            self.open.iter().position(|(_, has_asked)| !has_asked.0.load(Ordering::Relaxed));
-        if let Some((task, _)) = self.open.remove(silent.unwrap_or(0)) {
-            task.abort();
-        }
-    }
-}
-
 /// Passes on requests that are meant for this machine and have the token that their page needs, and
 /// refuses all others.
 async fn check(
     State(pages): State<Arc<Pages>>,
-    Extension(has_asked): Extension<HasAsked>,
+    Extension(connections): Extension<Arc<Connections>>,
+    Extension(connection): Extension<Arc<Connection>>,
     request: Request,
     next: Next,
 ) -> Response {
-    has_asked.0.store(true, Ordering::Relaxed);
+    connection.ask();
+    connections.wait_for_room().await;
     let mut answer = admit(&pages, request, next).await;
+    let bytes = answer.body().size_hint().upper().unwrap_or_default();
+    connections.answers(&connection, usize::try_from(bytes).unwrap_or(usize::MAX));
     // A browser must not take a page for a script or for HTML, because clients' texts are in it.
     let nosniff = HeaderValue::from_static("nosniff");
     answer.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);
@@ -298,9 +275,11 @@ pub(crate) fn failure(status: StatusCode, error: &str) -> Response {
 #[cfg(test)]
 mod tests {
     use std::fmt;
-    use std::sync::atomic::AtomicUsize;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     use serde_json::{Map, Value};
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpStream;
 
     use super::*;
     use crate::encode::Encoder;
@@ -352,6 +331,73 @@ mod tests {
         timeout(Duration::from_secs(600), looks).await.expect("nobody looks");
         let reason = pages.not_ready().expect("ready");
         assert_eq!(reason, "event loops are stuck: loops [0]");
+        server.abort();
+    }
+
+    const LARGE_BYTES: usize = 8 << 20;
+
+    /// A part with a large page.
+    struct Large;
+
+    impl Part for Large {
+        fn metrics(&self, _: &mut Encoder<'_>) -> fmt::Result {
+            Ok(())
+        }
+
+        fn stuck(&self, _: std::time::Instant) -> Map<String, Value> {
+            Map::new()
+        }
+
+        fn not_ready(&self) -> Option<String> {
+            None
+        }
+
+        fn status(&self) -> pages::State<'_> {
+            Box::pin(std::future::ready(Value::Null))
+        }
+
+        fn pages(&self) -> &'static [&'static str] {
+            &["large"]
+        }
+
+        fn page(&self, name: &str) -> Option<pages::State<'_>> {
+            let page = || Value::String("x".repeat(LARGE_BYTES));
+            (name == "large").then(|| Box::pin(async move { page() }) as pages::State<'_>)
+        }
+    }
+
+    /// Asks for the large page, and reads the first byte of the answer.
+    async fn asker(listener: std::net::SocketAddr) -> TcpStream {
+        let mut stream = TcpStream::connect(listener).await.expect("connect");
+        let request = b"GET /large HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+        stream.write_all(request).await.expect("write");
+        assert_eq!(stream.read_u8().await.expect("an answer"), b'H');
+        stream
+    }
+
+    async fn rest_of(mut stream: TcpStream) -> usize {
+        let mut rest = Vec::new();
+        let _ = stream.read_to_end(&mut rest).await;
+        rest.len()
+    }
+
+    /// Without a bound, 512 clients that read nothing hold all that they have asked for.
+    #[tokio::test]
+    async fn clients_that_read_nothing_are_cut_off_before_those_that_come_later() {
+        let pages = Pages::new("1", vec![Arc::new(Large) as Arc<dyn Part>]);
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind");
+        let address = listener.local_addr().expect("address");
+        let server = tokio::spawn(pages.serve(listener));
+        let mut silent = Vec::new();
+        for _ in 0..2 * ANSWERS_BYTES_MAX / LARGE_BYTES {
+            silent.push(asker(address).await);
+        }
+        assert!(rest_of(asker(address).await).await > LARGE_BYTES, "the last has a whole answer");
+        let mut cut_off = 0;
+        for stream in silent {
+            cut_off += usize::from(rest_of(stream).await < LARGE_BYTES);
+        }
+        assert!(cut_off * LARGE_BYTES >= ANSWERS_BYTES_MAX, "{cut_off} are cut off");
         server.abort();
     }
 }
