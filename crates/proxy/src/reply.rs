@@ -51,7 +51,7 @@ pub(crate) fn deliver(
     let times = (to.received_ns, to.sent_ns);
     let mut end = End::new(times, io.now_ns(), 0, answer.body.len());
     if answer.opcode == opcode::ERROR {
-        end.error = ends::error_of(clients.find(to.client), answer, outcome);
+        end.error = attribution::error_of(clients.find(to.client), answer, outcome);
     }
     deliver_end(clients, context, io, to, answer, outcome, &end);
 }

@@ -51,6 +51,7 @@ pub(super) struct Deleting {
 }
 
 /// Progress of the sweep through a core's partitions.
+#[derive(Default)]
 pub(crate) struct Sweep {
     pub(crate) pace: Pace,
     /// The partition that is read next, or is being read.
@@ -73,26 +74,6 @@ pub(crate) struct Sweep {
     /// Deletions by partition, until the window ends.
     deleted: Vec<u16>,
     window_until_ns: u64,
-}
-
-impl Default for Sweep {
-    fn default() -> Self {
-        Self {
-            pace: Pace::default(),
-            bucket: 0,
-            page: None,
-            is_reading: false,
-            pages: 0,
-            places: BTreeMap::new(),
-            is_between_rounds: false,
-            ahead: Ahead::default(),
-            deleting: Slab::new(),
-            next_ns: 0,
-            round_ns: 0,
-            deleted: Vec::new(),
-            window_until_ns: 0,
-        }
-    }
 }
 
 /// Knowledge of a partition, and the end of a page.
