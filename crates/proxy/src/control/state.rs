@@ -128,7 +128,7 @@ impl CoreMail {
     pub(crate) fn is_abandoned(&self) -> bool {
         match self {
             CoreMail::Census(answer) => answer.is_closed(),
-            CoreMail::Survey(answer) => answer.is_closed(),
+            CoreMail::Connections(answer) => answer.is_closed(),
             CoreMail::Kick(_, answer) => answer.is_closed(),
             CoreMail::Locks(answer) => answer.is_closed(),
             CoreMail::LockList(answer) => answer.is_closed(),
