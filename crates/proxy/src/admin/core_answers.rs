@@ -104,7 +104,8 @@ mod tests {
         Box::new(move |mail| {
             let CoreMail::HotKeys(answer) = mail else { panic!("{mail:?}") };
             asked.fetch_add(1, Ordering::Relaxed);
-            let told = CoreHotKeys { core: 0, sample: 1, window_ns: 1, tables: Default::default() };
+            let tables = Vec::new();
+            let told = CoreHotKeys { core: 0, sample: 1, window_ns: 1, tables, missed_max: 0 };
             match answers {
                 true => answer.try_send(told).expect("room"),
                 false => kept.lock().expect("no panic").push(answer),
@@ -113,13 +114,13 @@ mod tests {
         })
     }
 
-    fn answer_of(mailbox: Mailbox, age_max: Duration) -> Answer {
-        Answer { age_max, ..Answer::new([mailbox].into()) }
+    fn answer_of(mailbox: Mailbox, age_max: Duration) -> CachedAnswer {
+        CachedAnswer { age_max, ..CachedAnswer::new([mailbox].into()) }
     }
 
     async fn ask_core(mailboxes: &[Mailbox]) -> Value {
         let patience = Duration::from_millis(20);
-        all(mailboxes, patience, CoreMail::HotKeys, |answer| answer.core).await.into()
+        ask_all(mailboxes, patience, CoreMail::HotKeys, |answer| answer.core).await.into()
     }
 
     #[tokio::test]

@@ -429,7 +429,7 @@ mod tests {
         let (counted, next) = (Rc::clone(&loads), notices.clone());
         let order = || {
             let (sender, verdict) = oneshot::channel();
-            (Notice::Order(AdminOrder::Reload(sender.into())), verdict)
+            (Notice::ConfigChange(ConfigChange::Reload(sender.into())), verdict)
         };
         let verdicts = Rc::new(RefCell::new(Vec::new()));
         let kept = Rc::clone(&verdicts);
