@@ -23,9 +23,11 @@ def module() -> Path:
 
 
 def servers() -> list:
-    """Those that are installed; SHUNT_VALKEY names a valkey-server that is not in the path."""
-    valkey = os.environ.get("SHUNT_VALKEY") or shutil.which("valkey-server")
-    return ["redis-server", *([valkey] if valkey else [])]
+    """Those that are installed; SHUNT_REDIS_SERVERS names further ones, with colons between. Valkey cannot load what has sanitizers (RTLD_DEEPBIND)."""
+    if SANITIZED:
+        return ["redis-server"]
+    more = os.environ.get("SHUNT_REDIS_SERVERS", "").split(":")
+    return ["redis-server", *(server for server in (shutil.which("valkey-server"), *more) if server)]
 
 
 @functools.cache

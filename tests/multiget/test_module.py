@@ -128,6 +128,53 @@ def test_answers_are_those_of_a_shim_to_the_byte(start, shim, allow):
     assert counts["rejected_malformed"] and counts["rejected_not_split"] and counts["state"] == "serving"
 
 
+def test_values_are_right_while_others_write_expire_evict_and_save(start):
+    server = start(server_options=["--maxmemory", "3mb", "--maxmemory-policy", "allkeys-lfu", "--appendonly", "yes", "--appendfsync", "no"])
+    names, finished, failures = [b"key%03d" % number for number in range(500)], threading.Event(), []
+
+    def write():
+        redis, generator, turn = server.redis(), random.Random(1), 0
+        try:
+            while not finished.is_set():
+                pipeline = redis.pipeline(transaction=bool(turn % 2))
+                for name in generator.sample(names, 20):
+                    value = name * generator.choice([1, 10, 30, 100, 5000])
+                    pipeline.set(name, value, px=generator.choice([None, 1, 20]))
+                    pipeline.delete(generator.choice(names))
+                pipeline.execute()
+                turn += 1
+                if turn % 100 == 0 and not redis.info("persistence")["aof_rewrite_in_progress"]:
+                    redis.bgrewriteaof()
+        except Exception as failure:  # noqa: BLE001
+            failures.append(failure)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    generator, statuses = random.Random(2), [0] * 4
+    try:
+        with server.client() as client:
+
+            def ask():
+                keys = generator.sample(names, 16)
+                for key, (status, value) in zip(keys, client.get(*keys), strict=True):
+                    statuses[status] += 1
+                    assert value == (key * (len(value) // len(key)) if status == HIT else b"")
+                client.send(generator.randbytes(generator.randrange(60)))
+
+            def has_happened() -> bool:
+                ask()
+                counts = server.redis().info("stats")
+                return all(statuses[:3]) and counts["evicted_keys"] and counts["expired_keys"]
+
+            for _ in range(REQUESTS):
+                ask()
+            until(has_happened, "keys were there, missing, large, expired and evicted")
+    finally:
+        finished.set()
+        writer.join()
+    assert not failures and not statuses[OVER_TCP]
+
+
 def test_an_expired_key_is_missing_and_its_deletion_reaches_replica_and_file(start):
     server = start(server_options=["--appendonly", "yes", "--appendfsync", "always", "--repl-diskless-sync-delay", "0"])
     replica = start(server_options=["--replicaof", "127.0.0.1", str(server.port)])
@@ -375,9 +422,9 @@ def test_many_replies_to_one_peer_leave_together_where_they_may(start, gso):
     with server.client() as client:
         assert client.get(*keys) == [(HIT, bytes([number]) * 1000) for number in range(16)]
     counts = server.info()
-    # A datagram may have been asked twice, and never has another form.
+    # On a slow machine the client has asked twice, and both may have one message.
     assert counts["replies"] == 16 * counts["requests"] and counts["replies_unsent"] == counts["gso_refused"] == 0
-    assert counts["messages"] == counts["requests"] * (1 if gso == "yes" else 16)
+    assert counts["messages"] <= counts["requests"] if gso == "yes" else counts["messages"] == 16 * counts["requests"]
 
 
 @pytest.mark.parametrize("mode", ["cli"])
