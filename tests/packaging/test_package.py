@@ -54,6 +54,24 @@ def test_the_package_has_what_a_service_needs(packages, root):
     assert (packages / "shunt.debug").stat().st_size > 0
 
 
+def test_a_server_loads_the_module(root, tmp_path):
+    if shutil.which("redis-server") is None:
+        pytest.skip("redis-server is missing: scripts/prerequisites redis")
+    port = free_port()
+    command = ["redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", tmp_path,
+               "--loadmodule", root / "usr/lib/shunt/shunt-multiget.so", "port", free_port(socket.SOCK_DGRAM)]
+    with subprocess.Popen([str(part) for part in command], stdout=subprocess.PIPE, text=True) as server:
+        try:
+            lines = []
+            for line in server.stdout:
+                lines.append(line)
+                if "Ready to accept connections" in line:
+                    break
+            assert any("listening for datagrams" in line for line in lines), "".join(lines)
+        finally:
+            server.terminate()
+
+
 def test_every_unit_starts_a_file_of_a_package(root):
     for unit in UNITS:
         program = re.search("^ExecStart=(/usr/bin/[a-z-]+) ", unit.read_text(), re.M)[1]
