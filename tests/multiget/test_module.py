@@ -193,6 +193,33 @@ def test_an_expired_key_is_missing_and_its_deletion_reaches_replica_and_file(sta
     assert redis.dbsize() == 1 and redis.info("stats")["expired_keys"] == 2
 
 
+def test_a_value_is_in_the_file_before_a_datagram_shows_it(start):
+    server = start(server_options=["--appendonly", "yes", "--appendfsync", "always", "--auto-aof-rewrite-percentage", "0"])
+    redis = server.redis()
+    [file] = server.directory.glob("**/*.incr.aof")
+    with server.client() as client:
+        client.socket.settimeout(DEADLINE_SECONDS)
+        for round_ in range(20):
+            value = b"value-%d" % round_
+            # The file takes longer to write than the answer to come: the key is behind much else.
+            pipeline = redis.pipeline(transaction=True).set("large", b"x" * (4 << 20)).set("key", value)
+            writer = threading.Thread(target=pipeline.execute)
+            writer.start()
+            waiting = 8
+            for _ in range(waiting):
+                client.send(client.request([b"key"]))
+            while waiting:
+                [(_, _, _, found)] = items(client.socket.recv(65536))
+                if found == value:
+                    with file.open("rb") as text:
+                        text.seek(max(0, file.stat().st_size - 200))
+                        assert value in text.read(), "a crash now would undo what a client has seen"
+                    waiting -= 1
+                else:
+                    client.send(client.request([b"key"]))
+            writer.join()
+
+
 def test_nobody_reads_more_than_the_user_may(start):
     server = start(["user", "datagrams"], ["--user", "datagrams", "on", ">secret", "~open:*", "+mget", "--requirepass", "secret"])
     redis = server.redis(password="secret")
