@@ -196,7 +196,8 @@ def test_an_expired_key_is_missing_and_its_deletion_reaches_replica_and_file(sta
 def test_a_value_is_in_the_file_before_a_datagram_shows_it(start):
     server = start(server_options=["--appendonly", "yes", "--appendfsync", "always", "--auto-aof-rewrite-percentage", "0"])
     redis = server.redis()
-    [file] = server.directory.glob("**/*.incr.aof")
+    redis.ping()
+    [file] = until(lambda: list(server.directory.glob("**/*.incr.aof")), "the file is there")
     with server.client() as client:
         client.socket.settimeout(DEADLINE_SECONDS)
         for round_ in range(20):
