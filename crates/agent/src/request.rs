@@ -4,6 +4,7 @@ use shunt_handover::message::{Message, Ticket};
 use shunt_reactor::Io;
 
 use crate::connections;
+use crate::limits;
 use crate::log_limits::Line;
 use crate::pool;
 use crate::shares;
@@ -26,9 +27,9 @@ pub(crate) fn start(
         return;
     };
     let client = shares::client(head);
-    let refusal = match agent.room.admits(client) {
+    let refusal = match agent.places.has_place(client, limits::EXCHANGES_MAX) {
         _ if !is_taken => Some("the agent is ending"),
-        false if agent.room.is_full() => Some("the agent has too many requests"),
+        false if agent.places.taken() >= limits::EXCHANGES_MAX => Some("the agent has too many requests"),
         false => Some("the agent has too many requests of this address"),
         true => None,
     };
@@ -46,7 +47,7 @@ pub(crate) fn start(
     state.request_is_complete = !has_body;
     state.is_repeatable = is_idempotent && !has_body;
     state.to_head = head.starts_with(b"HEAD ");
-    agent.room.take(client);
+    agent.places.add(client);
     let exchange = agent.exchanges.insert(state);
     if let Some(session) = agent.sessions.get_mut(session) {
         session.exchanges.insert(ticket, exchange);
@@ -167,7 +168,7 @@ pub(crate) fn fail(agent: &mut Agent, io: &mut Io, exchange: usize, status: u16,
 /// Forgets an exchange; returns its connection to the server.
 pub(crate) fn forget(agent: &mut Agent, exchange: usize) -> Option<usize> {
     let state = agent.exchanges.try_remove(exchange)?;
-    agent.room.give_back(state.client);
+    agent.places.remove(state.client);
     if state.is_taken {
         connections::without_answer(agent, exchange, state.direct);
     }

@@ -7,7 +7,6 @@ use shunt_handover::Flow;
 use shunt_handover::agent::{Agent as Moves, AgentLimits, Close, SessionId};
 use shunt_handover::limits::CREDIT_BYTES;
 use shunt_handover::message::{Decoder, Encoder, Message, Ticket};
-use shunt_handover::room::Room;
 use shunt_handover::session::{AgentHandshake, Instance, OwnerId, Protocol};
 use shunt_handover::turns::{ClientKey, Turns};
 use shunt_reactor::moving::{Frozen, TcpState};
@@ -35,8 +34,8 @@ pub struct Agent {
     /// Sessions within their handshakes.
     pub(crate) handshakes: HostShares,
     pub(crate) exchanges: Slab<Exchange>,
-    /// Room for exchanges, shared among clients.
-    pub(crate) room: Room,
+    /// Places of exchanges, by the hosts of their clients.
+    pub(crate) places: HostShares<ClientKey>,
     pub(crate) upstreams: Slab<Upstream>,
     /// Proxies' links to a CQL server.
     pub(crate) links: Slab<Link>,
@@ -309,7 +308,7 @@ impl Agent {
             sessions: Slab::new(),
             handshakes: HostShares::default(),
             exchanges: Slab::new(),
-            room: Room::new(limits::EXCHANGES_MAX),
+            places: HostShares::default(),
             upstreams: Slab::new(),
             links: Slab::new(),
             kept: Answers::default(),

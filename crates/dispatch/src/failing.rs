@@ -9,9 +9,10 @@ use shunt_handover::turns::ClientKey;
 use shunt_reactor::Io;
 use tracing::debug;
 
+use crate::limits;
 use crate::reply;
 use crate::resume;
-use crate::state::{Dispatcher, Exchange, Place};
+use crate::state::{Backend, Dispatcher, Exchange, Place};
 
 /// Chooses the backend for a request of this host: for reads the one with the fewest requests in
 /// flight, except `avoided`; for others the primary.
@@ -25,9 +26,10 @@ pub(crate) fn choose(
     avoided: Option<usize>,
 ) -> Result<usize, &'static str> {
     let backends = &dispatcher.backends;
+    let is_full = |backend: &Backend| backend.in_flight.taken() >= limits::IN_FLIGHT_MAX;
     let usable = |index: &usize| {
         backends[*index].is_up()
-            && backends[*index].in_flight.admits(key)
+            && backends[*index].in_flight.has_place(key, limits::IN_FLIGHT_MAX)
             && Some(*index) != avoided
     };
     if !is_read {
@@ -35,7 +37,7 @@ pub(crate) fn choose(
             Some(primary) if !primary.is_up() => {
                 Err("the primary backend cannot be reached, and it alone takes this method")
             }
-            Some(primary) if !primary.in_flight.is_full() => Some(0)
+            Some(primary) if !is_full(primary) => Some(0)
                 .filter(usable)
                 .ok_or("the primary backend has too many requests of this address"),
             _ => Some(0).filter(usable).ok_or("the primary backend has too many requests"),
@@ -44,12 +46,12 @@ pub(crate) fn choose(
     let count = backends.len();
     let start = dispatcher.next_backend;
     let turns = (0..count).map(|step| (start + step) % count);
-    let Some(chosen) = turns.filter(usable).min_by_key(|index| backends[*index].in_flight.count())
+    let Some(chosen) = turns.filter(usable).min_by_key(|index| backends[*index].in_flight.taken())
     else {
         let up = || backends.iter().filter(|backend| backend.is_up());
         return Err(match up().count() {
             0 => "no backend can be reached",
-            _ if up().all(|backend| backend.in_flight.is_full()) => {
+            _ if up().all(is_full) => {
                 "all backends have too many requests"
             }
             _ => "all backends have too many requests of this address",
@@ -86,7 +88,7 @@ pub(crate) fn send(
     let request = Message::Request { head, has_body, is_idempotent: exchange.is_idempotent };
     dispatcher.metrics.backends[backend].requests.add(1);
     let backend = &mut dispatcher.backends[backend];
-    backend.in_flight.take(key);
+    backend.in_flight.add(key);
     backend.send(io, exchange.ticket, &request);
     state.exchange = Some(exchange);
 }

@@ -137,7 +137,7 @@ impl Dispatcher {
         metrics.moving.set(self.owner.on_their_way() as u64);
         for (shown, backend) in metrics.backends.iter().zip(&self.backends) {
             shown.up.set(u64::from(backend.is_up()));
-            shown.in_flight.set(backend.in_flight.count() as u64);
+            shown.in_flight.set(backend.in_flight.taken() as u64);
         }
     }
 }

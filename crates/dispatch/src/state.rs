@@ -7,11 +7,10 @@ use std::sync::Arc;
 use shunt_handover::message::{Decoder, Encoder, Message, Ticket};
 use shunt_handover::outage::Reasons;
 use shunt_handover::owner::{Owner, OwnerLimits};
-use shunt_handover::room::Room;
 use shunt_handover::session::OwnerHandshake;
 use shunt_handover::turns::{ClientKey, Turns};
 use shunt_handover::{Anywhere, Flow, Steer};
-use shunt_reactor::{ClientHost, ConnId, Io, Peers};
+use shunt_reactor::{ClientHost, ConnId, HostShares, Io, Peers};
 use shunt_wire::http1::{BodyReader, HeadReader, Version};
 use slab::Slab;
 
@@ -150,7 +149,7 @@ pub(crate) struct Backend {
     pub(crate) address: SocketAddr,
     pub(crate) link: Link,
     /// Requests that the agent carries out for this loop.
-    pub(crate) in_flight: Room,
+    pub(crate) in_flight: HostShares<ClientKey>,
     /// Delay after the next failed connect.
     pub(crate) back_off_ns: u64,
     /// Time of the agent's last message, and of the last ping to it.
@@ -291,7 +290,7 @@ impl Dispatcher {
         self.tickets.remove(&exchange.ticket);
         let backend = &mut self.backends[exchange.backend];
         backend.turns.forget(exchange.ticket);
-        backend.in_flight.give_back(client);
+        backend.in_flight.remove(client);
         Some(exchange)
     }
 }
@@ -330,7 +329,7 @@ impl Backend {
         Self {
             address,
             link: Link::Down { until_ns: 0 },
-            in_flight: Room::new(limits::IN_FLIGHT_MAX),
+            in_flight: HostShares::default(),
             back_off_ns: limits::BACK_OFF_NS_MIN,
             heard_ns: 0,
             pinged_ns: 0,

@@ -38,7 +38,6 @@ pub mod limits;
 pub mod message;
 pub mod outage;
 pub mod owner;
-pub mod room;
 pub mod session;
 mod steer;
 pub mod turns;

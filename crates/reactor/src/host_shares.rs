@@ -62,6 +62,12 @@ impl<H: Copy + Eq + Ord + Hash> HostShares<H> {
         self.taken += 1;
     }
 
+    /// True if `most` things leave as many free as the host has. A host alone then leaves half of
+    /// them to others, and several together leave a part, too.
+    pub fn has_place(&self, host: H, most: usize) -> bool {
+        self.of(host) < most.saturating_sub(self.taken)
+    }
+
     /// Gives one thing of a host back. A host without any stays as it is.
     pub fn remove(&mut self, host: H) {
         let Some(of_host) = self.of_hosts.get_mut(&host) else { return };
@@ -146,6 +152,23 @@ mod tests {
         assert_eq!(shares.displaced_by(host(2), 2), Some(host(1)));
         assert_eq!(shares.displaced_by(host(2), 3), None, "every host keeps three");
         assert_eq!(shares.displaced_by(host(1), 0), None, "it has the most itself");
+    }
+
+    #[test]
+    fn a_host_leaves_half_of_the_places_to_others() {
+        const PLACES: usize = 4_096;
+        let mut shares = HostShares::default();
+        let fill = |shares: &mut HostShares, last| {
+            while shares.has_place(host(last), PLACES) {
+                shares.add(host(last));
+            }
+            shares.of(host(last))
+        };
+        let taken: Vec<usize> = (0..8).map(|last| fill(&mut shares, last)).collect();
+        assert_eq!(taken, [2_048, 1_024, 512, 256, 128, 64, 32, 16]);
+        assert!(!shares.has_place(host(0), PLACES), "the first has more than its part");
+        (8..8 + 16).for_each(|last| shares.add(host(last)));
+        assert!(!shares.has_place(host(99), PLACES), "each place is given once");
     }
 
     #[test]

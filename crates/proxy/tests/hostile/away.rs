@@ -123,7 +123,8 @@ fn pages_and_kicks_name_a_core_that_is_away_and_need_none_that_is() {
         testbed.run_for(SECOND);
         assert_eq!((clients(&testbed, 0), clients(&testbed, AWAY)), (0, of_away));
 
-        // The core comes back to all the mail of its absence. Kicks that were given up close nothing.
+        // The core comes back to all the mail of its absence. Kicks that nobody waits for close
+        // nothing.
         let outcome = answer(&mut testbed, &post, false, kick()).await;
         assert_eq!(outcome, Ok(json!({ "closed": of_away, "cores_missing": [] })));
         testbed.run_for(SECOND);
