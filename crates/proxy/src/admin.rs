@@ -153,9 +153,15 @@ impl Admin {
         self.settings.refuse(problems);
     }
 
-    /// Makes `/readyz` report "not ready", so that load balancers send new clients elsewhere.
-    pub fn set_draining(&self) {
-        self.draining.store(true, Ordering::Relaxed);
+    /// Makes `/readyz` report "not ready", so that load balancers send new clients elsewhere, or no
+    /// longer.
+    pub fn set_draining(&self, is_draining: bool) {
+        self.draining.store(is_draining, Ordering::Relaxed);
+    }
+
+    /// True if the cores have clients, as they counted last.
+    pub fn has_clients(&self) -> bool {
+        self.sources.cores.iter().any(|core| core.clients.get() > 0)
     }
 }
 
@@ -257,6 +263,8 @@ impl Part for Admin {
             config_changes::RELOAD,
             config_changes::LOG_LEVEL,
             config_changes::SET_OPTION,
+            config_changes::DRAIN,
+            config_changes::UNDRAIN,
             eviction::KICK,
             node_drain::DRAIN,
             node_drain::UNDRAIN,

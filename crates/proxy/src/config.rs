@@ -7,6 +7,7 @@
 mod kinds;
 mod address;
 mod admin_cql;
+mod bounds;
 mod collector;
 mod https;
 mod identity;
@@ -24,6 +25,7 @@ pub use address::{
     ADMIN_PORT, Admin, Advertise, CQL_PORT, HttpAddress, LOCKS_HTTP_PORT, Listen, Listeners,
     LocksHttp, split_host_port,
 };
+pub use bounds::{DAY_MS, FRAME_BYTES_LIMIT, STREAMS_MAX};
 pub use collector::Collector;
 pub use identity::{Identities, Identity};
 pub(crate) use identity::{Reading, takes_certificates};
@@ -50,18 +52,8 @@ use shunt_tls::{ClientAuth, Verify};
 
 use crate::limits;
 use Allowed::{Form, Numbers, Tables, WordOr};
+use bounds::PATIENCE_MS_MIN;
 use option::{AsText, MaybeNumber, default_value, options};
-
-/// Stream ids of one connection (protocol v3 to v5, section 2.3: a signed 16-bit number, negative
-/// ones are events).
-pub const STREAMS_MAX: u32 = 32_768;
-/// Largest message body the protocol specifications allow (section 2.5: 256 MB).
-pub const FRAME_BYTES_LIMIT: u32 = 256 * 1024 * 1024;
-/// Longest time that makes sense anywhere in the configuration: one day.
-pub const DAY_MS: u64 = 24 * 60 * 60 * 1000;
-
-/// Shortest deadline for a peer, in milliseconds: a shorter one would always expire.
-const PATIENCE_MS_MIN: u64 = 10;
 
 // An option is its field, with its help text as comment, and
 //   kind:     the reader of the value; for a unit, `Millis`, `Micros` or `Bytes`
@@ -407,6 +399,16 @@ options! {
     /// Longest time SIGTERM waits for queries in flight
     drain_timeout_ms: u64 {
         kind: Millis, value: "MS", default: "30000", allowed: Numbers(0, DAY_MS), change: OnReload,
+        manual: "It begins after `drain_delay_ms` and `drain_close_ms`",
+    }
+    /// Time in which a draining proxy says so at `/readyz` and still takes clients
+    drain_delay_ms: u64 {
+        kind: Millis, value: "MS", default: "0", allowed: Numbers(0, DAY_MS), change: OnReload,
+        manual: "Longer than a balancer's health checks need to notice. [Drain](upgrading.md)",
+    }
+    /// Time over which a draining proxy closes idle clients, one after the other
+    drain_close_ms: u64 {
+        kind: Millis, value: "MS", default: "1000", allowed: Numbers(0, DAY_MS), change: OnReload,
     }
     /// Deadline of a client's login
     handshake_timeout_ms: u64 {

@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 use crate::client::census::Census;
 use crate::client::clients::Clients;
 use crate::client::departed::DepartedGroups;
+use crate::client::departure::Departure;
 use crate::client::login_failures::LoginFailures;
 use crate::client::refused_logins::RefusedLogins;
 use crate::client::review::Review;
@@ -91,7 +92,7 @@ pub struct Core {
     pub(crate) reports: Reports,
 }
 
-/// State for the questions of the admin pages.
+/// State for the questions and orders of the admin pages.
 #[derive(Default)]
 pub(crate) struct Reports {
     /// The count of clients in progress, if any.
@@ -104,6 +105,8 @@ pub(crate) struct Reports {
     pub(crate) review: Option<Review>,
     /// The list of clients, links and pools in progress, if any.
     pub(crate) connection_list: Option<Collection>,
+    /// The departure of clients in progress, if the proxy drains.
+    pub(crate) departure: Option<Departure>,
     pub(crate) slow_queries: SlowQueries,
     pub(crate) digests: DigestTable,
     pub(crate) traces: Traces,

@@ -278,6 +278,11 @@ pub const EVICTION_AWAY_PAUSE_NS: u64 = 5_000_000;
 /// Clients that the core looks at in one step when a reload has changed their identities.
 pub const REVIEW_STEP: usize = 128;
 
+/// Clients that the core looks at in one step when a proxy that drains closes them.
+pub const DEPARTURE_STEP: usize = 128;
+/// Pause between such steps.
+pub const DEPARTURE_PAUSE_NS: u64 = 5_000_000;
+
 /// Places that the core looks at in one step when it lists its clients, links and pools.
 pub const CONNECTION_LIST_STEP: usize = 256;
 /// Clients in a list: of each core, and then of all cores together.

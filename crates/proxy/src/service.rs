@@ -53,6 +53,7 @@ const _: () = {
         transactions::TIMER,
         eviction::TIMER,
         connection_list::TIMER,
+        drain::TIMER,
         review::TIMER,
     ];
     let mut one = 0;
@@ -145,6 +146,7 @@ impl Service for Core {
             census::TIMER => count_clients(self, io),
             eviction::TIMER => eviction::go_on(self, io),
             connection_list::TIMER => connection_list::resume(self, io),
+            drain::TIMER => drain::close_next(self, io),
             review::TIMER => review::go_on(self, io),
             announce::TIMER => announce::go_on(self, io),
             events::TIMER => events::go_on(self, io),
@@ -175,6 +177,8 @@ impl Service for Core {
                 pause::check_for_pause(self, io);
                 receive::take_batch(self, io, &batch);
             }
+            CoreMail::CloseIdle(true) => drain::close_evenly(self, io),
+            CoreMail::CloseIdle(false) => drain::stay(self),
             CoreMail::Drain => drain::start(self, io),
             CoreMail::LeaveSilently => run::leave_untold(self, io),
             CoreMail::CloseAll => drain::close_all(self, io),

@@ -4,7 +4,7 @@ use clap::{Args, Parser, Subcommand};
 use shunt_bench::cli::BenchCommand;
 
 use crate::console::{
-    Clients, Connections, FailedLogins, Hot, Kick, LogLevel, Nodes, Options, Queries, Ready,
+    Clients, Connections, Drain, FailedLogins, Hot, Kick, LogLevel, Nodes, Options, Queries, Ready,
     Reload, Slow, Top,
 };
 use crate::doctor::Doctor;
@@ -333,6 +333,19 @@ Examples:
   shunt kick --id 10.0.4.7:51234
 ";
 
+const DRAIN_EXAMPLES: &str = "\
+Examples:
+  shunt drain
+      /readyz says 503. After drain_delay_ms the proxy closes idle clients over drain_close_ms. It
+      still takes the clients that come, and serves until SIGTERM or `shunt undrain`.
+";
+
+const UNDRAIN_EXAMPLES: &str = "\
+Examples:
+  shunt undrain
+      /readyz says 200 again, and the proxy closes no more clients.
+";
+
 const RELOAD_EXAMPLES: &str = "\
 Examples:
   shunt reload
@@ -463,6 +476,12 @@ pub(crate) enum Command {
     )]
     #[command(after_help = help::ending(KICK_EXAMPLES, "kick"))]
     Kick(Box<Kick>),
+    /// Have a running proxy send its clients to others, and serve on until they are gone
+    #[command(after_help = help::ending(DRAIN_EXAMPLES, "drain"))]
+    Drain(Box<Drain>),
+    /// Take the drain of a running proxy back
+    #[command(after_help = help::ending(UNDRAIN_EXAMPLES, "undrain"))]
+    Undrain(Box<Drain>),
     /// Have a running proxy read its configuration again, and wait for the outcome
     #[command(after_help = help::ending(RELOAD_EXAMPLES, "reload"))]
     Reload(Box<Reload>),

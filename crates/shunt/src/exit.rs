@@ -23,6 +23,8 @@ pub(crate) const CONSOLE: &[&str] = &[
     "config",
     "log-level",
     "kick",
+    "drain",
+    "undrain",
     "reload",
 ];
 

@@ -97,6 +97,8 @@ fn run() -> ExitCode {
         Some(Command::Config(options)) => options.run().into(),
         Some(Command::LogLevel(level)) => level.run().into(),
         Some(Command::Kick(kick)) => kick.run().into(),
+        Some(Command::Drain(drain)) => drain.run(true).into(),
+        Some(Command::Undrain(drain)) => drain.run(false).into(),
         Some(Command::Reload(reload)) => reload.run().into(),
         Some(Command::Generate(generate)) => generate.run().into(),
         Some(Command::Bench(bench)) => shunt_bench::cli::run(bench.command),

@@ -1,5 +1,5 @@
-//! Changes that an operator asks for at the admin address, and the main thread makes: a reload, and
-//! the value of an option, such as the level of the log.
+//! Changes that an operator asks for at the admin address, and the main thread makes: a reload, the
+//! value of an option, such as the level of the log, and a drain.
 //!
 //! Without tokens, each process of the host may ask for changes. So the main thread gets one change
 //! at a time, [`PAUSE`] after the one before: it has signals and heartbeats to attend to, and each
@@ -20,6 +20,8 @@ use tracing::info;
 pub(super) const RELOAD: &str = "reload";
 pub(super) const LOG_LEVEL: &str = "log_level";
 pub(super) const SET_OPTION: &str = "set_option";
+pub(super) const DRAIN: &str = "drain";
+pub(super) const UNDRAIN: &str = "undrain";
 
 /// Longest time that a change may take, with the wait for its turn. The main thread reads files,
 /// and joins no other thread meanwhile.
@@ -44,6 +46,13 @@ pub enum ConfigChange {
         name: String,
         /// The value, as a flag gives it.
         value: Option<String>,
+        /// The channel for the outcome.
+        answer: Answer,
+    },
+    /// Send clients to other proxies, or take such an order back.
+    Drain {
+        /// False: take it back.
+        drains: bool,
         /// The channel for the outcome.
         answer: Answer,
     },
@@ -84,7 +93,8 @@ impl ConfigChange {
         match self {
             ConfigChange::Reload(answer)
             | ConfigChange::LogLevel(_, answer)
-            | ConfigChange::SetOption { answer, .. } => answer.is_abandoned(),
+            | ConfigChange::SetOption { answer, .. }
+            | ConfigChange::Drain { answer, .. } => answer.is_abandoned(),
         }
     }
 }
@@ -128,6 +138,8 @@ impl ConfigChanges {
     ) -> Option<Change<'_>> {
         let make: Box<dyn FnOnce(Answer) -> ConfigChange + Send> = match name {
             RELOAD => Box::new(ConfigChange::Reload),
+            DRAIN => Box::new(|answer| ConfigChange::Drain { drains: true, answer }),
+            UNDRAIN => Box::new(|answer| ConfigChange::Drain { drains: false, answer }),
             LOG_LEVEL => match parameters.get("level").and_then(Value::as_str).map(str::to_owned) {
                 Some(level) => Box::new(|answer| ConfigChange::LogLevel(level, answer)),
                 None => return Some(refused("`level` is missing")),

@@ -245,9 +245,11 @@ async fn readiness_follows_the_ring_and_the_drain() {
     );
     assert!(reason.contains("dc \"1\" (1 node)"), "{reason}");
     bench.know_ring();
-    bench.admin.set_draining();
+    bench.admin.set_draining(true);
     let (code, body) = bench.json("/readyz").await;
     assert_eq!((code, &body["reason"]), (503, &"draining".into()));
+    bench.admin.set_draining(false);
+    assert_eq!(bench.json("/readyz").await.0, 200);
 }
 
 #[tokio::test]

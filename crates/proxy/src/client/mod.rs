@@ -12,6 +12,7 @@
 //! | [`inbox`] | answers to the proxy itself, which acts as a client too |
 //! | [`identity`], [`traffic`], [`times`], [`census`], [`departed`] | clients as operators see them |
 //! | [`eviction`], [`selection`], [`final_errors`] | clients that an operator closes, and errors for their requests |
+//! | [`departure`] | the order in which a draining proxy closes its clients |
 //! | [`refused_logins`] | logins that failed |
 
 pub(crate) mod account;
@@ -22,6 +23,7 @@ pub(crate) mod clients;
 pub(crate) mod closing;
 pub(crate) mod deadlines;
 pub(crate) mod departed;
+pub(crate) mod departure;
 pub(crate) mod events;
 pub(crate) mod eviction;
 pub(crate) mod final_errors;

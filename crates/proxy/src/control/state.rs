@@ -86,6 +86,9 @@ pub enum CoreMail {
     },
     /// Messages of another core of the process.
     FromCore(Box<Batch>),
+    /// Close the clients evenly over `drain_close_ms`, each when nothing of it is in flight;
+    /// `false`: close no more of them.
+    CloseIdle(bool),
     /// Take no new clients or queries, finish those in flight, then close the clients and stop the
     /// loop.
     Drain,

@@ -11,6 +11,7 @@
 mod support;
 
 mod bounds;
+mod departures;
 mod drain;
 mod fleet;
 mod layouts;

@@ -1,4 +1,5 @@
-//! `shunt reload`, `shunt log-level` and `shunt kick`: changes of a running proxy.
+//! `shunt reload`, `shunt log-level`, `shunt kick`, `shunt drain` and `shunt undrain`: changes of a
+//! running proxy.
 
 use clap::Args;
 use serde_json::{Map, Value, json};
@@ -176,6 +177,30 @@ impl Kick {
             }
             Err(failure) => complain(&failure),
         }
+    }
+}
+
+/// `shunt drain` and `shunt undrain`.
+#[derive(Args, Debug)]
+pub(crate) struct Drain {
+    #[command(flatten)]
+    access: AdminAccess,
+    /// Print the outcome as a JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+impl Drain {
+    /// Has the proxy send its clients to others, or has it stop that.
+    pub(crate) fn run(&self, drains: bool) -> Exit {
+        let path = if drains { "/drain" } else { "/undrain" };
+        match self.access.post(path, &json!({})).and_then(|answer| answer.page()) {
+            Ok(outcome) if self.json => print(&table::json(&outcome)),
+            Ok(_) if drains => print("draining; take it back with `shunt undrain`\n"),
+            Ok(_) => print("serving\n"),
+            Err(failure) => return complain(&failure),
+        }
+        Exit::Done
     }
 }
 

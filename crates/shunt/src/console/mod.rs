@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::exit::{Exit, Failure};
 use crate::print;
-pub(crate) use control::{Kick, LogLevel, Reload};
+pub(crate) use control::{Drain, Kick, LogLevel, Reload};
 use http::{AdminAccess, complain, get, refused};
 pub(crate) use nodes::Nodes;
 pub(crate) use options::Options;

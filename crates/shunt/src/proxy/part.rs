@@ -1,5 +1,6 @@
 //! The proxy as a part of the process: messages of its threads, and its drain.
 
+mod drain;
 mod reload;
 
 mod option_change;
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use shunt_locks_http::Order;
-use shunt_proxy::admin::{Admin, ConfigChange};
+use shunt_proxy::admin::{Admin, ChangeResult, ConfigChange};
 use shunt_proxy::config::Config;
 use shunt_proxy::control::CoreMail;
 use shunt_proxy::metrics::CoreMetrics;
@@ -23,6 +24,7 @@ use tracing::{error, info, warn};
 use crate::exit::Exit;
 pub(crate) use crate::proxy::part::reload::Reload;
 use crate::supervise::Part;
+use drain::{Drain, Step, Times};
 
 /// Time limit for cores to close their clients after the drain's time is over. By then the cores
 /// wait for no client.
@@ -79,6 +81,8 @@ pub(crate) struct ProxyPart {
     metrics: Arc<CoreMetrics>,
     /// True once the metrics have shown that an operator has told the proxy to leave.
     told_to_leave: bool,
+    /// The drain that a signal or an operator has begun.
+    drain: Option<Drain>,
     /// True once the cores have been told, during a drain, to leave the fleet without a notice.
     leaves_silently: bool,
     /// Limit on the lines about options that stay as they are.
@@ -145,6 +149,7 @@ impl ProxyPart {
             mailers,
             metrics,
             told_to_leave: false,
+            drain: None,
             leaves_silently: false,
             refusals: Lines::default(),
             waiting,
@@ -209,8 +214,9 @@ impl ProxyPart {
     /// A proxy that ends hands over its locks through the nodes. If it reaches no node and holds no
     /// lock, this skips the wait.
     fn leave_untold(&mut self) {
-        let is_draining = self.acceptor.is_none() && !self.leaves_silently;
-        if is_draining
+        let has_left = self.drain.is_some_and(|drain| drain.has_left());
+        if has_left
+            && !self.leaves_silently
             && self.config.borrow().fleet.is_some()
             && self.pages.is_cut_off()
             && !self.pages.has_held_locks()
@@ -241,7 +247,66 @@ impl ProxyPart {
             ConfigChange::SetOption { name, value, answer } => {
                 answer.send(self.set_option(&name, value.as_deref()));
             }
+            ConfigChange::Drain { drains, answer } => {
+                answer.send(self.drain_by_order(drains));
+            }
         }
+    }
+
+    /// Sends clients to other proxies, or no longer, as an operator has asked.
+    fn drain_by_order(&mut self, drains: bool) -> ChangeResult {
+        if self.acceptor.is_none() || self.drain.is_some_and(|drain| drain.ends) {
+            return Err(json!({ "error": "the proxy is ending, which cannot be taken back" }));
+        }
+        if drains {
+            self.drain.get_or_insert_with(|| Drain::new(Instant::now(), false));
+            info!("draining by order: clients go to other proxies, and the proxy serves on");
+        } else if self.drain.take().is_some() {
+            self.send_all(&CoreMail::CloseIdle(false));
+            info!("the drain was taken back");
+        }
+        self.pages.set_draining(drains);
+        self.go_on_draining();
+        Ok(json!({ "draining": drains }))
+    }
+
+    fn drain_times(&self) -> Times {
+        let config = self.config.borrow();
+        let [delay, close] =
+            [config.drain_delay_ms, config.drain_close_ms].map(Duration::from_millis);
+        Times { delay, close }
+    }
+
+    /// Takes the steps of the drain that are due.
+    fn go_on_draining(&mut self) {
+        let (times, now) = (self.drain_times(), Instant::now());
+        while let Some(drain) = &mut self.drain
+            && let Some(step) = drain.step(now, times, self.pages.has_clients())
+        {
+            match step {
+                Step::Close => {
+                    if drain.ends {
+                        self.stop_accepting();
+                    }
+                    self.send_all(&CoreMail::CloseIdle(true));
+                }
+                Step::Leave => self.leave(),
+            }
+        }
+    }
+
+    fn stop_accepting(&mut self) {
+        if let Some(acceptor) = self.acceptor.take() {
+            self.accepting_died = !acceptor.stop();
+        }
+    }
+
+    /// Tells the cores to end.
+    fn leave(&mut self) {
+        self.stop_accepting();
+        // Sent first: the thread must stop its requests before the cores stop reading.
+        self.order_http(Order::Drain);
+        self.send_all(&CoreMail::Drain);
     }
 
     /// Puts a configuration into force.
@@ -284,6 +349,7 @@ impl ProxyPart {
 
 impl Part for ProxyPart {
     fn look(&mut self) -> Option<Exit> {
+        self.go_on_draining();
         self.retry();
         self.listeners.tick(Instant::now());
         self.outgoing.tick(Instant::now());
@@ -309,7 +375,7 @@ impl Part for ProxyPart {
     }
 
     fn has_retry(&self) -> bool {
-        !self.waiting.is_empty()
+        !self.waiting.is_empty() || self.drain.is_some_and(|drain| drain.has_step())
     }
 
     fn reload(&mut self) {
@@ -322,18 +388,27 @@ impl Part for ProxyPart {
 
     fn drain(&mut self, signal: Option<&'static str>) -> Duration {
         let limit = Duration::from_millis(self.config.borrow().drain_timeout_ms);
-        info!(signal, ?limit, "draining: no new clients, queries in flight are finished");
-        self.pages.set_draining();
-        if let Some(acceptor) = self.acceptor.take() {
-            self.accepting_died = !acceptor.stop();
+        let (now, mut times) = (Instant::now(), self.drain_times());
+        self.pages.set_draining(true);
+        if signal.is_none() {
+            // The death of a thread, or an order to leave the fleet, gives no reason to wait.
+            times = Times { delay: Duration::ZERO, close: Duration::ZERO };
+            self.drain = Some(Drain::ended(now));
+            self.leave();
         }
-        // Sent first: the thread must stop its requests before the cores stop reading.
-        self.order_http(Order::Drain);
-        self.send_all(&CoreMail::Drain);
-        limit
+        let drain = self.drain.get_or_insert_with(|| Drain::new(now, true));
+        drain.end();
+        let wait = drain.rest(now, times);
+        info!(signal, ?wait, ?limit, "draining: no new clients, queries in flight are finished");
+        self.go_on_draining();
+        wait + limit
     }
 
     fn cut_off(&mut self) -> Duration {
+        if !self.drain.is_some_and(|drain| drain.has_left()) {
+            self.drain = Some(Drain::ended(Instant::now()));
+            self.leave();
+        }
         warn!(cores = self.cores_running, "the drain took too long, remaining clients are cut off");
         self.order_http(Order::End);
         self.send_all(&CoreMail::CloseAll);

@@ -11,7 +11,7 @@ const WALKS: [(&str, usize, &str); 15] = [
     ("client/deadlines.rs", 4, "the tick"),
     ("client/final_errors.rs", 1, "`shunt kick`, 128 of them at a time"),
     ("client/login.rs", 2, "the tick: expire_switches"),
-    ("drain.rs", 3, "the end"),
+    ("drain.rs", 4, "the start of a drain, and the end"),
     ("fleet/forwarding/open.rs", 1, "a request for another proxy, over few links to proxies"),
     ("handover/links.rs", 1, "the tick"),
     ("link/client_certificate.rs", 1, "a reload"),

@@ -2,7 +2,7 @@
 
 use std::net::TcpStream;
 
-use crate::support::{Proxy, READ, Stub, eventually};
+use crate::support::{Proxy, READ, Stub, eventually, output};
 
 #[test]
 fn a_proxy_becomes_ready_serves_and_drains() {
@@ -24,6 +24,45 @@ fn a_proxy_becomes_ready_serves_and_drains() {
     assert!(TcpStream::connect(proxy.clients).is_err());
     let (code, log) = proxy.end();
     assert!(code == 0 && log.contains("draining") && log.contains("stopped"), "{code} {log}");
+}
+
+/// Balancers notice late: the proxy serves them and says 503 meanwhile.
+#[test]
+fn a_draining_proxy_takes_clients_until_its_delay_is_over() {
+    let stub = Stub::start();
+    let contact = stub.address.to_string();
+    let proxy = Proxy::start(&["--contact-points", &contact, "--drain-delay-ms", "86400000"]);
+    proxy.wait_until_ready();
+    let mut early = proxy.client();
+    proxy.signal("TERM");
+    eventually(|| proxy.page("/readyz").0 == 503);
+    let mut late = proxy.client();
+    late.run(READ);
+    early.run(READ);
+    let (code, _, error) = output(&["undrain", "--admin", &proxy.admin.to_string()]);
+    assert!(code == 2 && error.contains("cannot be taken back"), "{code} {error}");
+    assert_eq!(proxy.end_by_repeating("TERM").0, 130);
+}
+
+#[test]
+fn an_operator_drains_a_proxy_and_takes_it_back() {
+    let stub = Stub::start();
+    let proxy = Proxy::start(&["--contact-points", &stub.address.to_string()]);
+    proxy.wait_until_ready();
+    let admin = proxy.admin.to_string();
+    let mut idle = proxy.client();
+    idle.run(READ);
+    assert_eq!(output(&["drain", "--admin", &admin]).0, 0);
+    assert_eq!(proxy.page("/readyz").0, 503);
+    assert_eq!(idle.try_receive(), None, "it is closed");
+    let mut late = proxy.client();
+    late.run(READ);
+    assert_eq!(output(&["undrain", "--admin", &admin]).0, 0);
+    assert_eq!(proxy.page("/readyz").0, 200);
+    late.run(READ);
+    proxy.signal("TERM");
+    let (code, log) = proxy.end();
+    assert!(code == 0 && log.contains("taken back"), "{code} {log}");
 }
 
 #[test]
