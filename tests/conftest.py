@@ -19,7 +19,7 @@ from harness.proxy import LISTEN, UNDISTURBED_PROXY, Proxy
 
 @dataclass
 class Backend:
-    """Where the tests connect, and the nodes behind it."""
+    """The address of the tests, and the nodes behind it."""
 
     host: str
     port: int

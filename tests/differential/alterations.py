@@ -86,6 +86,6 @@ def truncate(context: Context, draft: Draft) -> str:
 
 
 def create_again(context: Context, draft: Draft) -> str:
-    """What exists already."""
+    """A CREATE of the table, which exists already."""
     text = context.table.create()
     return text.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS", 1) if context.chance(0.3) else text

@@ -89,7 +89,7 @@ def _same(sizes: list, mine: tuple, other: tuple) -> bool:
 
 
 def _both_nan(mine: bytes, other: bytes) -> bool:
-    """Which of the many bit patterns an operation gives depends on the processor."""
+    """True if both are NaN: the processor decides which of the many bit patterns an operation gives."""
     pack = {4: ">f", 8: ">d"}.get(len(mine))
     return pack is not None and all(math.isnan(struct.unpack(pack, value)[0]) for value in (mine, other))
 

@@ -1,4 +1,4 @@
-"""What the generator of one sequence knows: its table, the values in play, its clock and its times to live."""
+"""State of the generator of one sequence: its table, the values in play, its clock and its times to live."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Context:
         return None if self.clock == SERVER else max(0, self.stamp())  # the driver cannot send one below
 
     def drop_stamp(self) -> int | None:
-        """When a column is dropped: after every timestamp so far. Cassandra fails to read what is newer until it flushes."""
+        """Timestamp of the drop of a column, after every other one so far. Cassandra fails to read newer values until it flushes."""
         servers_time = self.clock == SERVER or self._now < FUTURE and self.rng.random() < 0.5
         return None if servers_time or self.conditional else 2 * FUTURE
 

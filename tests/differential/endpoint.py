@@ -69,7 +69,7 @@ class Endpoint:
 
 
 class Names:
-    """What the placeholders of a sequence's statements stand for on one endpoint, and what is prepared there."""
+    """Values of the placeholders of a sequence's statements on one endpoint, and its prepared statements."""
 
     def __init__(self, keyspace: str, suffix: str, number: int = 0):
         self.keyspace, self.suffix, self.number = keyspace, suffix, number

@@ -125,7 +125,7 @@ def _values_of_two_selections(difference: Difference) -> bool:
 
 
 def _not_a_decimal(difference: Difference) -> bool:
-    """Of averages whose sum is beyond all doubles and that then meet an infinite one."""
+    """True for an average whose sum is beyond all doubles and then meets an infinite one."""
     theirs = difference.cassandra
     return (theirs.code == 0x0000 and theirs.message.startswith("java.lang.NumberFormatException: Character ")
             and "avg(" in difference.step.text and difference.ours.kind == "rows")
@@ -178,7 +178,7 @@ LEGACY_TIMEUUID = "org.apache.cassandra.db.marshal.LegacyTimeUUIDType"
 
 
 def _legacy_timeuuid(difference: Difference) -> bool:
-    """All that is different is the name of that type."""
+    """True if the answers differ in the name of that type alone."""
     if difference.aspect not in ("prepared", "columns") or LEGACY_TIMEUUID not in str(difference.cassandra):
         return False
     theirs = difference.cassandra

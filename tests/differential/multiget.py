@@ -140,7 +140,7 @@ class Client:
         return check(self.ask(QueryMessage(text, level), decode), text)
 
     def prepare(self, text: str):
-        """What it is, or the error."""
+        """The prepared statement, or the error."""
         return waits.until(lambda: unless_busy(self.ask(PrepareMessage(text), decode)), f"PREPARE {text}")
 
     def close(self) -> None:
@@ -258,7 +258,7 @@ def draw(rng: Random, table: Table) -> Draw:
 
 
 def pages(client: Client, statement, request: Draw) -> list[Raw]:
-    """All answers to a request, page by page."""
+    """Every answer to a request, page by page."""
     found, state = [], None
     while len(found) < PAGES_MAX:
         answer = client.ask(Execute(statement, request, state))
@@ -319,7 +319,7 @@ def compare(split: Proxy, whole: Proxy, tables: list[Table], rng: Random, reques
 
 
 def counted(proxy: Proxy) -> Counter:
-    """What a proxy says of its IN queries."""
+    """The proxy's counts of IN queries."""
     lines = (line.rsplit(" ", 1) for line in proxy.get("/metrics")[1].splitlines() if line.startswith("shunt_multiget"))
     found: Counter = Counter()
     for name, value in lines:

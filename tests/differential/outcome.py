@@ -1,4 +1,4 @@
-"""What an endpoint answered to one statement."""
+"""The answer of an endpoint to one statement."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def describe(outcome: Outcome, other: Outcome) -> str:
 
 
 def _common(one, other) -> int:
-    """How many elements both begin with."""
+    """Number of equal elements at the start of both."""
     return next((place for place, pair in enumerate(zip(one, other)) if pair[0] != pair[1]), min(len(one), len(other)))
 
 
@@ -84,7 +84,7 @@ def _value(value: bytes | None, beside: bytes | None) -> str:
 
 
 def summary(tally: Tally, seconds: float) -> None:
-    """How often what was expected was found, what was refused, and the last line with all counts."""
+    """Prints the counts of expected and refused answers, and a last line with all counts."""
     for entry in expected.EXPECTED:
         print(f"expected: {entry.name}: {tally.expected[entry.name]} times. {entry.reason}")
     if tally.errors:
@@ -101,7 +101,7 @@ def summary(tally: Tally, seconds: float) -> None:
 
 
 def messages(tally: Tally) -> None:
-    """What Cassandra refused, and how it said so; and what fell under which entry of expected.py."""
+    """Prints Cassandra's refusals with their messages, and the differences under each entry of expected.py."""
     for (entry, kind, theirs, message, ours, own), number in tally.tolerated.most_common():
         print(f"{number:6} {entry}: {kind}: Cassandra {theirs} {message}; ours {ours} {own}")
     for (kind, error, message), number in tally.messages.most_common():

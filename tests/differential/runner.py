@@ -32,7 +32,7 @@ class Failure:
 
 @dataclass
 class Tally:
-    """What a run has counted."""
+    """Counts of a run."""
 
     statements: Counter = field(default_factory=Counter)  # by kind
     refused: Counter = field(default_factory=Counter)  # by kind, those that Cassandra answered with an error
@@ -138,7 +138,7 @@ class Runner:
         return progress
 
     def _give_up(self, active: set[Progress]) -> None:
-        """Nothing came for a long time: what is missing is lost."""
+        """Gives up what is missing, because nothing has come for a long time."""
         for progress in active:
             for slot, answers in enumerate(progress.answers):
                 for which, answer in enumerate(answers):

@@ -105,7 +105,7 @@ class Shapes:
         return Type("tuple", tuple(self.nested(depth - 1) for _ in range(rng.randint(1, 3))))
 
     def element(self, depth: int = 1) -> Type:
-        """Of a set, or a map's key: has an order. Decimals equal in value and not in bytes are left out on purpose."""
+        """Type of an element of a set or of a key of a map, which has an order. Decimals with equal values and other bytes are left out on purpose."""
         while True:
             chosen = self.nested(depth)
             if not chosen.holds("duration", "decimal"):

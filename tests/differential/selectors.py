@@ -1,4 +1,4 @@
-"""What a SELECT selects: columns, elements, functions, casts, arithmetic, aggregates."""
+"""Selectors of a SELECT: columns, elements, functions, casts, arithmetic, aggregates."""
 
 from __future__ import annotations
 

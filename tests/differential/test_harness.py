@@ -150,7 +150,7 @@ def test_planted_differences_are_found(sides, name):
 
 
 def test_a_failure_shrinks_to_the_statements_it_needs(sides):
-    """Of two dozen inserts and reads, the one row that is read wrongly and its table stay."""
+    """The wrong row and its table remain of two dozen inserts and reads."""
     text = "INSERT INTO @ks@.t@n@ (a, b) VALUES ({0}, {0})"
     steps = [Step("ddl.create", "CREATE TABLE @ks@.t@n@ (a int PRIMARY KEY, b int)")]
     for number in range(12):

@@ -250,7 +250,7 @@ def tuple_value(parts: list[Value]) -> Value:
 
 
 def _identities(parts: list[Value]) -> tuple:
-    """Those at the end that are missing are null."""
+    """The identities of the parts, without the nulls at the end: a missing part is null."""
     identities = [part.identity for part in parts]
     while identities and identities[-1] is None:
         identities.pop()
@@ -308,5 +308,5 @@ class Pool:
 
 
 def _quoted(value: Value) -> Value:
-    """As a text of JSON: a bare number would get more zeros by way of a double."""
+    """The value as a text of JSON. A bare number would become a double, and get more zeros."""
     return value._replace(json=f'"{value.literal}"')

@@ -25,7 +25,7 @@ OPTIONS = "replication = {'class': 'SimpleStrategy', 'replication_factor': 1} AN
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be run. Contacts are host:port."""
+    """The sequences to run. Contacts are host:port."""
 
     ours: str
     cassandra: str

@@ -135,7 +135,7 @@ def _map(context: Context, draft: Draft, column: Column) -> str:
 
 
 def delete(context: Context, draft: Draft, conditional: bool = False) -> str:
-    """Of columns, elements and fields, of rows, ranges of rows and whole partitions."""
+    """A DELETE of columns, elements and fields, of rows, ranges of rows or a whole partition."""
     table, rng = context.table, context.rng
     targets, statics_only = "", False
     # A counter column that was deleted stays so in Cassandra, whatever is added to it.

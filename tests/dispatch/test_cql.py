@@ -87,7 +87,7 @@ def test_without_the_agent_queries_go_to_the_node_and_with_it_they_are_handed_ov
 
 
 def talk(ring, work) -> list:
-    """What a client's work comes to, which has an answer to each of its queries."""
+    """The results of a client's work, with an answer to each of its queries."""
     try:
         return ring.hosts.inside("client", lambda: asyncio.run(work()))
     except (CqlError, ConnectionLost) as error:
@@ -124,7 +124,7 @@ def test_events_come_whole_to_a_connection_that_moves(ring):
 
 @steady
 def test_a_client_that_sends_many_small_queries_while_its_connection_is_away_has_its_answer(ring):
-    """Nobody reads them meanwhile, and each takes the kernel of the agent's host many times its bytes."""
+    """The queries wait meanwhile, and each takes the kernel of the agent's host many times its bytes."""
     value, rounds, small = bytes(range(256)) * (4 * MIB // 256), 5 if IS_WHOLE else 2, 400
     keyspace = f"many_{uuid.uuid4().hex[:8]}"
 

@@ -104,7 +104,7 @@ def several(tmp_path_factory):
 
 
 def made_whole(several) -> Several:
-    """All dispatchers are there again, and the gateway has them."""
+    """Starts each dispatcher that has ended, and waits until the gateway has all of them."""
     for process in several.processes:
         if process not in several.names.values() and process.poll() is None:
             process.kill()
@@ -128,7 +128,7 @@ def read(clients: list) -> list:
 
 
 def assert_whole(several, clients: list) -> None:
-    """Of all that are read from."""
+    """Asserts that each of these clients has received its whole answer."""
     wanted = (several.files / str(LARGE)).read_bytes()
     for client, result in clients:
         received, told = result.result()
@@ -233,7 +233,7 @@ sender.send(there + here + b"\\x08\\x00" + ip + tcp)
 
 @steady
 def test_a_forged_first_packet_takes_no_connection_from_a_dispatcher_that_drains(several):
-    """Nor does a late or doubled one of the client itself."""
+    """The same holds for a late or doubled first packet of the client itself."""
     whole = made_whole(several)
     port, taken = next(PORTS), whole.taken()
     client = whole.start_client("--local-port", str(port), whole.url(f"/{LARGE}"))

@@ -169,7 +169,7 @@ except ConnectionResetError:
 
 @steady
 def test_a_client_that_only_waits_hears_that_its_agent_was_killed(moved):
-    """It sends nothing of its own, and asks nothing: no keep-alive."""
+    """The client sends nothing, not even keep-alives."""
     moved.await_agents()
     before = moved.away()
     command = moved.hosts.on("client", [sys.executable, "-c", WAITS, hosts.VIP, moved.port, f"/untagged/{LARGE}"])
@@ -183,7 +183,7 @@ def test_a_client_that_only_waits_hears_that_its_agent_was_killed(moved):
 
 
 def without_its_server(moved, path: str, *options: str) -> tuple:
-    """What a client has when the server dies that its answer comes from: (curl's code, what was received, what was said)."""
+    """The outcome for a client whose server dies during its answer: (curl's code, received bytes, messages)."""
     moved.await_agents()
     before = moved.away()
     client = moved.start_client(*options, moved.url(path))
@@ -339,7 +339,7 @@ with socket.socket() as connection:
 
 @steady
 def test_a_client_that_ends_its_direction_once_its_answer_goes_on_relayed_has_all(tmp_path):
-    """Its connection has come back, for the server of its answer is gone; the other one's agent hands nothing over."""
+    """The connection is back because the server of the answer is gone. The other server's agent hands nothing over."""
     with MostlyRelayed(tmp_path) as moved:
         (moved.files / str(LARGE)).write_bytes(random.Random(10).randbytes(LARGE))
         before = moved.counted("dispatcher", "steered")

@@ -27,7 +27,7 @@ class OneHost(Relay):
         super().__init__(directory, dispatch_options=options, shares_socket=True)
 
     def status(self) -> dict:
-        """What the dispatcher says of itself."""
+        """The status of the dispatcher."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self.admin}/status", timeout=60) as page:
             return json.loads(page.read())["dispatcher"]
 
@@ -42,7 +42,7 @@ class OneHost(Relay):
         return (self.files / str(size)).read_bytes()
 
     def be_whole(self) -> None:
-        """All processes are there."""
+        """Starts each process that has ended, and waits until clients are served."""
         for name, start in (("agent-1", lambda: self.start_agent(1)), ("dispatch", self.start_dispatcher)):
             if name not in self.names or self.names[name].poll() is not None:
                 self.names.pop(name, None)

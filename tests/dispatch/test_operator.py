@@ -1,4 +1,4 @@
-"""What an operator sees of dispatcher and agents, and how they are configured."""
+"""Dispatchers and agents for an operator: their pages, metrics and configuration."""
 
 import json
 import os

@@ -24,7 +24,7 @@ def test_counting_up_in_one_row(ring):
     read = f"SELECT n FROM faults.counts WHERE key = '{key}'"
 
     async def one(proxy) -> tuple:
-        """How many of its steps were acknowledged, and of how many nobody knows."""
+        """Numbers of its steps that were acknowledged, and of those in doubt."""
         connection = await cql.Connection.open(
             proxy.host, proxy.port, timeout_seconds=ANSWER_SECONDS)
         found, acknowledged, unknown = 0, 0, 0

@@ -71,7 +71,7 @@ def harmless(history: History) -> None:
 
 
 def test_paused_and_resumed_after_the_writers_ended(front, whole):
-    """What the node has received and not done, it does when it goes on: after everything else was written."""
+    """The node carries out what it had received when it resumes: after everything else was written."""
     seed, victim = seed_of_this_run(), whole.nodes[1]
     history = History("paused-after", seed=seed, paused=victim.address)
     with clients_of(history, front, whole, seed) as clients:

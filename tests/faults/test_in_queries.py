@@ -210,7 +210,7 @@ def test_a_node_stands_still_and_comes_to(split, whole):
 
 
 def test_columns_come_and_go(split, whole):
-    """Which makes nodes forget the statements, each at its own moment, and show other columns for a while."""
+    """Changes of columns make nodes forget the statements, each at its own moment, and show other columns for a while."""
     def scenario(load: Load) -> None:
         with Session(load.proxy.host, load.proxy.port, 5) as session:
             for turn in range(TURNS):

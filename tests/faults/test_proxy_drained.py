@@ -50,7 +50,7 @@ async def refuses(proxy) -> bool:
 
 
 async def all_in_flight(proxy, tasks) -> None:
-    """What a busy machine has not let the proxy read when it is told to end was never its to answer."""
+    """Waits until the proxy has read all queries. On a busy machine, it may be told to end before it has read them."""
     found = 0
 
     async def arrived() -> bool:

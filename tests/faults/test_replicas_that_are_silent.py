@@ -107,7 +107,7 @@ def ways(front, whole, jmx):
 
 
 def ends(ways, kind: str, level: str, rows: list) -> dict:
-    """How the queries end by either way, all of them at the same time."""
+    """Outcomes of the queries by either way, all at the same time."""
     begun = {name: way.begin(kind, level, rows) for name, way in ways.items()}
     return {name: Counter(outcome(future) for future in futures) for name, futures in begun.items()}
 
@@ -118,7 +118,7 @@ def alike(found: dict, what: str) -> Counter:
 
 
 def compared(ways, kind: str, level: str, rows: list) -> Counter:
-    """How the queries end by either way alike, on a machine that did not stand still meanwhile."""
+    """Outcomes of the queries, which must be the same by either way; measured again if the machine paused meanwhile."""
     found = waits.unpaused(lambda: ends(ways, kind, level, rows), PAUSE_SECONDS)
     return alike(found, f"{kind} at {level}")
 
@@ -166,7 +166,7 @@ def test_outcomes_and_hints_are_those_of_cassandra(ways, whole, jmx):
     victim.pause()
 
     def silent() -> tuple:
-        """What comes while a replica is silent and nobody knows why, and how many hints that leaves."""
+        """Outcomes while a replica is silent and no node knows why, and the number of hints."""
         before = total(jmx, asked, HINTS)
 
         def hints() -> int:

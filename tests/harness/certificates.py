@@ -91,7 +91,7 @@ class Authority:
         return self._issue(name, f"subjectAltName = URI:spiffe://test/{name}\nextendedKeyUsage = clientAuth\n", end)
 
     def member(self, name: str = "member", hosts=HOSTS) -> Pair:
-        """What a proxy of a fleet shows to clients, and as a client to the other proxies; so does a node of a Redis Cluster."""
+        """The certificate of a proxy of a fleet, as a server and as a client of other proxies. A node of a Redis Cluster has one too."""
         return self._issue(name, f"subjectAltName = {','.join(hosts)}\nextendedKeyUsage = serverAuth, clientAuth\n", END)
 
     def nameless(self) -> Pair:
@@ -110,7 +110,7 @@ class Authority:
 
 
 def client_context(ca: Path = None, pair: Pair = None, version: ssl.TLSVersion = None) -> ssl.SSLContext:
-    """What a client of Python needs: it verifies the server by `ca`, or not at all, and shows `pair`."""
+    """The context of a client in Python. It verifies the server by `ca`, or not at all, and shows `pair`."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if ca is None:
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE

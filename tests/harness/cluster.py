@@ -91,7 +91,7 @@ class Cluster:
             java_options=[*FLEETING] if self.fleeting else [], storage=self._storage(index)))
 
     def _storage(self, index: int) -> "Path | None":
-        """Where a node has its files; None is its directory."""
+        """The directory with the files of a node; None for the node's own directory."""
         if not self.in_memory or not MEMORY.is_dir():
             return None
         roomy = self._memory.is_dir() or shutil.disk_usage(MEMORY).free >= MEMORY_BYTES

@@ -1,4 +1,4 @@
-"""What every test with the Python driver tells it."""
+"""Options of the Python driver that every test uses."""
 
 from cassandra.cluster import Cluster, ExecutionProfile, Session
 from cassandra.protocol import StartupMessage

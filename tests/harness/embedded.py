@@ -35,7 +35,7 @@ class Embedded:
 
     @property
     def environment(self) -> dict:
-        """What the drivers' suites have to know."""
+        """Variables for the suites of the drivers."""
         return {"SHUNT_CONTACT": self.contact, "SHUNT_RING": ",".join(self.nodes), "SHUNT_RF": "1", "SHUNT_STORE": "node"}
 
     def start(self, ready_within_seconds: float = waits.DEADLINE_SECONDS, wipe: bool = True) -> "Embedded":

@@ -17,7 +17,7 @@ CLONE_NEWNET = 0x40000000
 
 
 def why_not() -> str:
-    """What is missing, if something is."""
+    """The missing tool or right, if there is one."""
     if os.geteuid() != 0:
         return "hosts of its own take root"
     for tool in ("ip", "nsenter", "clang"):
@@ -79,7 +79,7 @@ class Hosts:
         return ["nsenter", f"--net=/run/netns/{self.name}{host}", *map(str, command)]
 
     def inside(self, host: str, work):
-        """What a function returns that is run on a host, such as a socket, which stays there."""
+        """The result of a function that runs on a host, such as a socket, which stays there."""
         with open("/proc/thread-self/ns/net", "rb") as here, open(f"/run/netns/{self.name}{host}", "rb") as there:
             enter(there)
             try:
@@ -88,7 +88,7 @@ class Hosts:
                 enter(here)
 
     def impair(self, lost: int, doubled: int) -> None:
-        """Of a hundred packets so many are lost, or sent twice, on their way out of any host; nothing of that with 0 and 0."""
+        """Loses, or sends twice, this many of a hundred packets on their way out of any host; 0 and 0 end that."""
         for host in self.all:
             subprocess.run(self.on(host, ["tc", "qdisc", "del", "dev", "eth0", "clsact"]), capture_output=True, check=False)
         if not lost and not doubled:

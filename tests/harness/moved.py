@@ -17,7 +17,7 @@ PATIENT = ("--handover", "auto", "--body-timeout-ms", "180s")
 
 
 class Moved(Relay):
-    """As [`Relay`], on hosts that are network namespaces. The client is one of them."""
+    """A [`Relay`] on hosts that are network namespaces. The client is one of them."""
 
     # Whether there are several dispatchers, whether all speak IPv6, and how many hosts have a server.
     gateway, ip6, backends = False, False, 2
@@ -70,7 +70,7 @@ class Moved(Relay):
         return done.stdout
 
     def counted(self, host: str, name: str) -> int:
-        """What the programs on a host have counted."""
+        """A counter of the programs on a host."""
         return next(int(line.split()[1]) for line in self.switch(host, "status").splitlines() if line.startswith(name))
 
     def start_agent(self, index: int):
@@ -83,7 +83,7 @@ class Moved(Relay):
         self._await(lambda: self._answers(host, self.address(host), AGENT_PORT), f"the agent on {host} listens")
 
     def metrics(self, host: str = "dispatcher") -> str:
-        """What a dispatcher has counted."""
+        """The metrics of a dispatcher."""
         command = self.hosts.on(host, ["curl", "-s", f"http://{hosts.at(self.address(host), ADMIN_PORT)}/metrics"])
 
         def page() -> str:
@@ -104,7 +104,7 @@ class Moved(Relay):
         return self.peers("dispatcher", "elsewhere")
 
     def backend_of_moved(self, former: set) -> int:
-        """Which backend has the one connection that has gone elsewhere since, once one has it."""
+        """The backend that now has the one connection that has left its host."""
         found = []
 
         def has_it() -> bool:
@@ -160,7 +160,7 @@ class Moved(Relay):
         super()._run(name, self.hosts.on(self._host_of(name), command))
 
     def _await_port(self, port: int):
-        """Of a server, on its own host."""
+        """Waits for a server on its own host to listen."""
         index = max(int(name.rsplit("-", 1)[1]) for name in self.names if name.startswith("nginx"))
         self._await(lambda: self._answers(f"backend{index}", "127.0.0.1", port), f"a server listens on {port}")
 

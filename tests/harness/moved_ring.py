@@ -133,7 +133,7 @@ class Ring:
         return "\n".join((self.directory / f"{name}.log").read_text(errors="replace").splitlines()[-30:])
 
     def asked(self, version: int, compression: str, sizes: list, rounds: int, reads: int = 0) -> int:
-        """How many answers the Python driver's program has had, all of which were right."""
+        """Number of answers of the Python driver's program, each of which was right."""
         command = [sys.executable, CLIENT, VIP, PORT, version, compression, json.dumps(sizes), rounds, reads]
         done = subprocess.run(self.hosts.on("client", command), capture_output=True, text=True, check=False, timeout=900)
         assert done.returncode != WRONG, f"{done.stderr}\n{self.logs()}"

@@ -18,7 +18,7 @@ ENDS_WITHIN_SECONDS = 180  # after SIGKILL: the kernel may have to wait for a di
 
 @dataclass
 class Settings:
-    """What distinguishes one node from another."""
+    """Differences between one node and another."""
 
     cluster: str
     address: str

@@ -9,7 +9,7 @@ FIRST, PORTS, BLOCKS = 24_000, 400, 20
 
 
 class Block:
-    """So many ports that no other process is given as long as this one runs."""
+    """Ports that no other process gets while this one runs."""
 
     def __init__(self):
         self.reserved = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)

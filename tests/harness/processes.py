@@ -1,4 +1,4 @@
-"""What the kernel says of a process: its CPU time and memory, and that it has stopped."""
+"""Facts about a process from the kernel: its CPU time, its memory, and whether it is stopped."""
 
 import os
 import signal
@@ -12,12 +12,12 @@ COMPILERS = "CompilerThre"
 
 
 def cpu_seconds(pid: int) -> float:
-    """Of all its threads, ended ones too."""
+    """CPU time of all its threads, including ended ones."""
     return _seconds(Path(f"/proc/{pid}/stat"))
 
 
 def compiler_seconds(pid: int) -> float:
-    """Of Java's compilers in it."""
+    """CPU time of the Java compilers in it."""
     total = 0.0
     for task in Path(f"/proc/{pid}/task").iterdir():
         try:

@@ -22,7 +22,7 @@ ANSWER_SECONDS = DEADLINE_SECONDS
 
 
 def why_not() -> str:
-    """What is missing, if something is."""
+    """The missing tool, if there is one."""
     missing = [name for name in ("redis-server", "redis-cli") if shutil.which(name) is None]
     if importlib.util.find_spec("redis") is None:
         missing.append("redis-py")
@@ -86,7 +86,7 @@ class Processes:
             self.processes[name].send_signal(number)
 
     def status(self) -> dict:
-        """What the sidecar says of itself."""
+        """The status of the sidecar."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self.admin_port}/status", timeout=DEADLINE_SECONDS) as answer:
             return json.load(answer)["multiget"]
 
@@ -94,7 +94,7 @@ class Processes:
         return (self.directory / f"{name}.log").read_text()
 
     def said(self, name: str) -> str:
-        """What a process has logged, without what was logged by those that had its name before."""
+        """The log of a process, without the lines of earlier processes with its name."""
         return self.log(name)[self.begun[name]:]
 
     def run(self, name: str, command):

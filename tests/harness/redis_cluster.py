@@ -64,7 +64,7 @@ class Cluster(Processes):
         self.until(lambda: "listening for datagrams" in self.said(f"shim-{index}"), f"shim {index} listens", f"shim-{index}")
 
     def start_sidecar(self):
-        """It is told one node, and learns of the others."""
+        """Starts a sidecar that knows one node, and learns of the others."""
         datagrams = ["--shim-port", SHIM_PORT, "--from", "127.0.0.1:0"] if self.mode != "tcp" else []
         self.run("sidecar", [binary(), "multiget", "serve", "--cluster", "--listen", f"127.0.0.1:{self.port}", "--server", f"{self.nodes[0]}:{PORT}",
                              *datagrams, "--admin", f"127.0.0.1:{self.admin_port}", *self.serve_options])

@@ -87,7 +87,7 @@ def again_if_paused(test):
 
 
 def given_up() -> int:
-    """How often a process was given up because it was silent for too long."""
+    """Number of processes that were given up because they were silent for too long."""
     logs = [log.read_text(errors="replace") for directory in DIRECTORIES for log in directory.glob("*.log")]
     return sum(log.count(said) for log in logs for said in GIVEN_UP)
 

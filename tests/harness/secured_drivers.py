@@ -72,7 +72,7 @@ class SecuredDrivers:
         self._run("go", "--- PASS: TestMutualTls/v5", **self._files)
 
     def java(self, directory: Path) -> None:
-        """Its stores are made in this directory."""
+        """Makes the stores of the Java driver in this directory."""
         needs("mvn", "java")
         keys, trusted = self.pair.store(directory / "keys.p12", PASSWORD), self.authority.truststore(directory / "trusted.p12", PASSWORD)
         self._run("java", "Tests run: 3, Failures: 0, Errors: 0, Skipped: 0", _KEYS=keys, _TRUSTED=trusted, _DATACENTRE=self.datacentre)

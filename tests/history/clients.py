@@ -76,7 +76,7 @@ class Connection:
         return rows[0][0] if rows else None
 
     def pair(self, key: str):
-        """Everything of a partition as one value: that of each row, of its static column first."""
+        """The whole partition as one value: the value of its static column, then that of each row."""
         rows = self.rows("pair read", key)
         return [rows[0].head, *(row.value for row in rows)] if rows else None
 
@@ -86,7 +86,7 @@ class Connection:
 
 
 class Clients(ExitStack):
-    """All clients of a test, as a context: they are connected in it, and stopped at its end at the latest."""
+    """The clients of a test, as a context: they connect at its start, and stop at its end at the latest."""
 
     def __init__(self, history: History, host: str, port: int, keyspace: str, seed: int):
         super().__init__()
@@ -226,7 +226,7 @@ class Clients(ExitStack):
         self._slower |= dict.fromkeys(self.keys, factor) | ({but: 1} if but else {})
 
     def run_for(self, seconds: float) -> None:
-        """So long, or longer: how much is done meanwhile decides nothing."""
+        """Runs for this time or longer; no result depends on the number of operations."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             self.check()
@@ -253,7 +253,7 @@ class Clients(ExitStack):
             raise Late(f"without an answer: {alive}")
 
     def _end(self) -> list:
-        """Who has no answer."""
+        """The clients without an answer."""
         self._stop.set()
         self.up.set()
         deadline = time.monotonic() + ANSWER_WITHIN_SECONDS * 4

@@ -12,7 +12,7 @@ OK, FAILED, INDETERMINATE = "ok", "failed", "indeterminate"
 
 
 class NotDone(Exception):
-    """What was asked was refused for a reason that is an outcome, and no fault of the statement: nothing was done, and nothing will be."""
+    """A refusal that is an outcome of the statement: nothing was done, and nothing will be."""
 
 
 def outcome_of(error: Exception, conditional: bool) -> str:
@@ -41,7 +41,7 @@ class History:
         return time.monotonic_ns() - self.began
 
     def note(self, event: str) -> None:
-        """What the test does to the nodes; printed with the verdict."""
+        """Notes an action of the test on the nodes, which is printed with the verdict."""
         self.events.append(f"{self.now() / 1e6:.0f} ms: {event}")
 
     def crash(self, kill) -> None:
@@ -65,7 +65,7 @@ class History:
         return self._operation(client, "lock", key, op, owner, execute, lambda result: dict(zip(("applied", "found", "fence"), result)))
 
     def may_be_given_back(self, client: str, key: str, owner: str, since: int) -> None:
-        """What is granted to a client that is gone by then is released by the server itself, at any later time, or never."""
+        """Notes that the server itself may release the grant of a client that is gone, at any later time or never."""
         self.lines.append({"model": "lock", "key": key, "client": client, "op": "release", "value": owner, "call": since, "return": self.now(),
                            "outcome": INDETERMINATE, "error": "nobody sent it: the lock of a client that is gone"})
 

@@ -1,4 +1,4 @@
-"""What an error says of the outcome of an operation, and that a history which is wrong fails a test and is kept."""
+"""Outcomes of operations by their errors. A wrong history fails a test, and is kept."""
 
 import cassandra
 import pytest

@@ -1,4 +1,4 @@
-"""Where lock code of applications runs: straight on the nodes, and through a fleet of proxies."""
+"""Backends for lock code of applications: the nodes themselves, and a fleet of proxies."""
 
 import pytest
 

@@ -88,7 +88,7 @@ def test_jaeger(where):
 @pytest.mark.parametrize("program, arguments", [("java", ["-Dtest=ShedLockTest#keepsIncrementsApart"]), ("go", ["-run", "KeepIncrements"])],
                          ids=["shedlock", "jaeger"])
 def test_while_each_proxy_is_killed(fleet, nodes, decided, program, arguments):
-    """Which makes no two hold a lock, and none for good."""
+    """No two programs hold a lock at once, and none holds it forever."""
     ended, killed = threading.Event(), []
 
     def kill():

@@ -57,5 +57,5 @@ def session(fleet, request):
 
 @pytest.fixture
 def name(request, session):
-    """Of a lock that no other test takes, nor this one when it runs again."""
+    """The name of a lock that no other test takes, and no later run of this one."""
     return f"{request.node.name}-{session.version}-{os.getpid()}"

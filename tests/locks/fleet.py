@@ -59,7 +59,7 @@ def nodes(name: str, port: int):
 
 
 def run(*arguments) -> subprocess.CompletedProcess:
-    """What a command of shunt has done."""
+    """The result of a command of shunt."""
     return subprocess.run([str(proxy.binary()), *arguments], capture_output=True, text=True,
                           timeout=DEADLINE_SECONDS, check=False)
 
@@ -70,7 +70,7 @@ def is_late(done: subprocess.CompletedProcess) -> bool:
 
 
 def command(*arguments) -> subprocess.CompletedProcess:
-    """What a command has done. It is given again if it had no answer in time."""
+    """The result of a command, which runs again if it had no answer in time."""
     late = []
 
     def done():
@@ -125,7 +125,7 @@ class Fleet:
         return ["fleet", action, *of_fleet, *self.tool_options, *more]
 
     def status(self, *more: str) -> str:
-        """What the command prints. Where a node did not answer it in time it is asked again."""
+        """The output of the command, which runs again if a node did not answer it in time."""
         failed = []
 
         def printed() -> str | None:
@@ -136,7 +136,7 @@ class Fleet:
         return until(printed, f"the status of fleet {self.name}", told=lambda: failed)
 
     def shards(self) -> dict:
-        """How many shards each live member has, by address."""
+        """The number of shards of each live member, by address."""
         rows = [line.split() for line in self.status().splitlines()[2:]]
         return {row[0]: int(row[2]) for row in rows if row[1] == "live"}
 

@@ -12,7 +12,7 @@ NODE = f"{PREFIX}.0.1"
 
 
 class Namespace:
-    """It is there as long as its process, which ends with this one."""
+    """A network namespace, for as long as its process runs, which ends with this one."""
 
     def __init__(self):
         self.holder = subprocess.Popen(["unshare", "--net", "cat"], stdin=subprocess.PIPE)

@@ -62,7 +62,7 @@ def fleet(network, node, request):
 
 @pytest.fixture
 def workers(fleet, network):
-    """Of both kinds of locks."""
+    """Workers on both kinds of locks."""
     fleet.wait_until_settled(len(fleet.proxies))
     with Workers(fleet, "locks", 6, 3, ttl_seconds=4) as durable, Workers(fleet, "fast_locks", 6, 3, ttl_seconds=4) as of_memory:
         both = (durable, of_memory)

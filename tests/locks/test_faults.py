@@ -39,7 +39,7 @@ def workers(fleet, request):
 
 
 def answered(session, statement: str, values):
-    """What a proxy answers in the end. A request without an answer may have been carried out."""
+    """The final answer of a proxy. A request without an answer may have been carried out."""
     errors = []
 
     def answer():
@@ -171,7 +171,7 @@ def test_all_are_killed_at_once_and_durable_holders_keep_what_they_have(fleet, w
 
 @pytest.mark.parametrize("killed", [1, 3])
 def test_a_lock_in_memory_is_nobodys_for_as_long_as_its_holder_counts_on_it(fleet, killed):
-    """Its proxy is killed and started again at once, and has forgotten it."""
+    """The proxy is killed and started again at once, and has forgotten the lock."""
     fleet.wait_until_settled(len(fleet.proxies))
     session = fleet.connect(timeout_seconds=10)
     ttl = fleet.memory_ttl_ms // 1000

@@ -127,7 +127,7 @@ def test_a_format_that_is_not_known_keeps_a_proxy_out_and_it_says_so(fleet, node
 
 
 def test_a_member_of_a_later_version_is_one_like_others_as_long_as_the_rows_have_the_older_format(fleet, node):
-    """It is played by its row, so it is silent, and declared dead after its lease."""
+    """The test plays the member by its row, so it is silent, and declared dead after its lease."""
     later = "6e0a9d3e-0f0e-4b6a-9c55-3f4b8f0d1a01"
     node.query("INSERT INTO shunt_meta.member (cluster, inc, addr, state, beat, ts_limit, format, leaving) "
                f"VALUES ('{fleet.name}', {later}, '10.9.9.9:9042', 1, 3, 7, {LATER}, true) IF NOT EXISTS", QUORUM)
@@ -148,7 +148,7 @@ def test_a_member_of_a_later_version_is_one_like_others_as_long_as_the_rows_have
 
 
 def bucket_of(name):
-    """As in crates/locks/src/types.rs."""
+    """The bucket of a name, by the rule in crates/locks/src/types.rs."""
     number = 0xCBF29CE484222325
     for byte in name.encode():
         number = (number ^ byte) * 0x100000001B3 % 2**64

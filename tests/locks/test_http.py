@@ -62,7 +62,7 @@ def waiting(name: str, owner: str, wait: int = WAIT_SECONDS) -> str:
 
 
 def received(sock, timeout=DEADLINE_SECONDS) -> bytes:
-    """All until the other side closes."""
+    """Everything that comes until the other side closes."""
     sock.settimeout(timeout)
     parts = []
     try:
@@ -374,7 +374,7 @@ def test_a_proxy_that_cannot_grant_says_so(fleet, nodes):
 
 
 def test_answers_around_a_pause_of_a_proxy_are_true(fleet):
-    """Of locks that another proxy owns: what was certainly not carried out was not, and what is in doubt is found by asking again."""
+    """The locks belong to another proxy. An answer that promises "not carried out" is true, and a second request settles an answer in doubt."""
     names, paused = [f"still-{os.getpid()}-{number}" for number in range(24)], fleet.proxies[1]
     paused.pause()
     try:

@@ -1,4 +1,4 @@
-"""What one client of locks over HTTP can do to the others."""
+"""Harm that one client of locks over HTTP could do to others."""
 
 import re
 import socket
@@ -53,7 +53,7 @@ def shared(one):
 
 
 def answered(one, status: int) -> int:
-    """How many requests a proxy has answered so."""
+    """Number of requests that a proxy has answered with this status."""
     found = re.search(
         rf'^shunt_lock_http_requests_total{{status="{status}"}} (\d+)$',
         one.get("/metrics")[1],

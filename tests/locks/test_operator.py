@@ -1,4 +1,4 @@
-"""What an operator does with locks from a shell: sees who holds them and who waits, and takes one from its holder."""
+"""Locks for an operator at a shell, who sees holders and waiters, and takes a lock from its holder."""
 
 import json
 import os
@@ -54,7 +54,7 @@ def begin(pool, session, name, owner, table="locks"):
 
 @pytest.fixture
 def name(request):
-    """Of locks that no other test takes; so short that tables show all of it."""
+    """A name that no other test takes, short enough for a column of a table."""
     return f"{zlib.crc32(request.node.name.encode()):x}-{os.getpid()}"
 
 

@@ -90,7 +90,7 @@ def allowed(session, text, values) -> bool:
 
 
 def names(request, count: int = 40) -> list:
-    """So many that each proxy and each core has some."""
+    """Names of locks: enough that each proxy and each core has some."""
     return [f"{request.node.name}-{number}" for number in range(count)]
 
 

@@ -41,7 +41,7 @@ def fleet(nodes, tmp_path_factory):
 
 
 def acquire(fleet, names, owner) -> dict:
-    """What is answered for each, asked until there is an answer."""
+    """The answer for each name, asked until there is one."""
     session, found = fleet.connect(), {}
 
     def all_are_answered() -> bool:

@@ -88,7 +88,7 @@ def see_rows(session, name, what, wanted):
 
 
 def answered(ask):
-    """What is answered in the end, of a proxy that was killed, or of a shard that changes hands."""
+    """The final answer, even if a proxy was killed or a shard changes hands."""
     def answer():
         try:
             return ask()
@@ -147,7 +147,7 @@ def test_rows_of_names_for_which_nobody_asks_any_more_are_found_by_the_next_owne
     fleet = keeping
 
     def all_are(text):
-        """All at once. What was refused, and so not done, is asked again."""
+        """Carries out the statement for all locks at once. A refused request, which was not carried out, is sent again."""
         left = [f"{name}-{number}" for number in range(MANY)]
 
         def has_been_done():

@@ -1,4 +1,4 @@
-"""What an application sees of locks, through three proxies and the Python driver."""
+"""Locks for an application, through three proxies and the Python driver."""
 
 import os
 import queue

@@ -54,7 +54,7 @@ def ask_for_few(client, times: int):
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 def test_without_a_shim_its_server_is_asked_over_tcp_and_datagrams_come_back_by_themselves(tier, client, number):
     def are_silent(count: int) -> bool:
-        """Of the others each may be for a moment, as soon as it was not run for a tenth of a second."""
+        """True if this many shims are silent. Any other may count as silent for a moment, if it did not run for a tenth of a second."""
         assert client.mget(KEYS) == values()
         return tier.status()["silent"] == count
 

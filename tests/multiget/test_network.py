@@ -24,7 +24,7 @@ IN_A_ROW = 10
 
 
 class Switched(Multiget):
-    """As [`Multiget`], on hosts of their own. The sidecar is on that of the client."""
+    """A [`Multiget`] with a host for each program. The sidecar is on the host of the client."""
 
     def __init__(self, directory, splits_at: str, ip6: bool):
         # On a machine that has much else to do an answer is late sooner than lost.
@@ -106,7 +106,7 @@ def tier(tmp_path, request):
 
 @pytest.fixture
 def client(tier):
-    """Of the sidecar, and filled through it."""
+    """A client of the sidecar, which has filled the servers."""
     import redis
 
     def connected():

@@ -72,7 +72,7 @@ class Switched:
         assert self.counted() == names
 
     def packets(self, host: str) -> socket.socket:
-        """All that comes to a host and leaves it."""
+        """A socket that gets every packet to a host and from it."""
         return self.hosts.inside(host, lambda: opened(socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))))
 
     def datagrams(self, host: str, port: int = 0) -> socket.socket:

@@ -50,7 +50,7 @@ def session(proxy):
 
 
 def shunt(proxy, *words, code=0) -> str:
-    """What a command prints on standard output, or on standard error if it fails."""
+    """The standard output of a command, or its standard error if it fails."""
     done = subprocess.run([str(binary()), *words, "--admin", proxy.admin], capture_output=True, text=True,
                           env={**os.environ, "RUST_BACKTRACE": "0"})
     assert done.returncode == code, (done, proxy.log_tail())

@@ -1,4 +1,4 @@
-"""What a release is made of: the SBOM, the licences of all crates, and the rules of deny.toml, as far as they need no network.
+"""Materials of a release: the SBOM, the licences of all crates, and those rules of deny.toml that need no network.
 
 `make test-long` and scripts/release run cargo-deny itself, which takes minutes to build."""
 

@@ -31,7 +31,7 @@ def packages(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def root(packages, tmp_path_factory) -> Path:
-    """What the package would install."""
+    """The directory with the files that the package would install."""
     root = tmp_path_factory.mktemp("root")
     package, = packages.glob("shunt_*.deb")
     subprocess.run(["dpkg-deb", "--extract", package, root], check=True)

@@ -13,7 +13,7 @@ def suite(name, seconds=1.0, processors=0.4, **more) -> Suite:
 
 
 def begun(schedule) -> list:
-    """Everything that can begin now."""
+    """The entries that can begin now."""
     found = []
     while (entry := schedule.next()) is not None:
         found.append(entry)

@@ -34,7 +34,7 @@ class Block:
 
     @property
     def commands(self) -> list:
-        """What a reader types, each with what is printed behind it."""
+        """The commands that a reader types, each with its output."""
         found = []
         for command in re.split(r"^\$ ", self.text, flags=re.MULTILINE)[1:]:
             lines = command.splitlines(keepends=True)

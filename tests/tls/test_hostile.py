@@ -56,7 +56,7 @@ class Hand:
         self.socket.close()
 
     def output(self, step=None) -> bytes:
-        """What goes out by the next step of the session."""
+        """The output of the next step of the session."""
         try:
             (step or self._session.do_handshake)()
         except ssl.SSLWantReadError:

@@ -64,7 +64,7 @@ REFUSED, IN_DOUBT, NOT_SENT = "refused", "in doubt", "not sent"
 
 @dataclass
 class Transfer:
-    """What its client knows of it."""
+    """A transfer, as its client knows it."""
 
     payer: int
     payee: int
@@ -198,7 +198,7 @@ def wait_until_all_is_made(proxies: list, commit) -> None:
 
 
 def page(proxy) -> str:
-    """Its metrics; none, if it does not run."""
+    """The metrics of a proxy; none if it does not run."""
     return until(lambda: proxy.get("/metrics")[1] or not proxy.alive() and "\n",
                  f"the metrics of {proxy.listen}")
 
@@ -209,7 +209,7 @@ def is_at_work(proxy) -> bool:
 
 
 def check(accounts: dict, rows: dict, transfers: list, audits: list) -> None:
-    """All money is there, and each account's transfers explain all that anybody was told."""
+    """Asserts that the sum is right, and that the transfers of each account explain every answer."""
     assert accounts.keys() == set(range(ACCOUNTS))
     assert sum(row["balance"] for row in accounts.values()) == ACCOUNTS * BALANCE
     known = {one.id: one for one in transfers}
@@ -242,7 +242,7 @@ class Chain:
         assert min(self.balances) >= 0, f"account {account} was overdrawn"
 
     def know(self, known: dict) -> None:
-        """When the last of those before a place was begun, and the first of those from there on was answered."""
+        """Notes for each place the latest start of the transfers before it, and the earliest answer of those from there on."""
         transfers = [known[transfer] for *_, transfer in self.steps]
         self.begun = [0, *accumulate((one.begun for one in transfers), max)]
         self.ended = [*reversed([*accumulate((one.ended for one in reversed(transfers)), min)]), float("inf")]

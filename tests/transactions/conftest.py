@@ -101,7 +101,7 @@ def is_refusal(error):
 
 
 def answered(ask, errors, what, may_ask_again=lambda error: True):
-    """What is answered, in the end. Meanwhile these errors are."""
+    """The final answer. Before it, these errors may come."""
     seen = []
 
     def ask_once():

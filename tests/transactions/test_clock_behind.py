@@ -20,7 +20,7 @@ BEHIND = "behind the nodes' clocks"
 
 @pytest.fixture
 def table(fleet, session):
-    """Of the mode `full`."""
+    """A table with the mode `full`."""
     name = f"behind_{uuid.uuid4().hex[:8]}"
     session.execute(f"CREATE TABLE {name} (k int PRIMARY KEY, v int)")
     session.execute(f"ALTER TABLE {name} WITH transactional_mode = 'full'")

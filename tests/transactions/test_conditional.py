@@ -66,7 +66,7 @@ def leases(session, tables):
 
 
 def answer(session, statement, values=None):
-    """All that a client can see of an answer."""
+    """Everything that a client can see of an answer."""
     result = session.execute(statement, values)
     return result.column_names, [str(of) for of in result.column_types or []], result.current_rows
 
@@ -265,7 +265,7 @@ def test_tables_that_cannot_have_the_mode(session, made, shown):
 
 
 def test_a_table_made_anew_has_none_of_the_rows_of_the_former(fleet, session, tables):
-    """Its mode stays, by its name."""
+    """The mode stays, because it belongs to the name."""
     table = tables[4]
     for attempt in range(3):
         assert session.execute(f"INSERT INTO {table} (name, owner) VALUES ('a', '{attempt}') IF NOT EXISTS").one()["[applied]"]

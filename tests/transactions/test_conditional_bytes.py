@@ -144,7 +144,7 @@ class Maker:
         return Statement(text, None if form == "text" else values, form == "prepared")
 
     def wrong(self, table):
-        """What a node refuses, at one point or another."""
+        """A statement that a node refuses at one point or another."""
         key = TABLES[table][1]
         column = COLUMNS[table][0]
         where = " AND ".join(f"{of} = {1 if KINDS.get(of) == INT else chr(39) + 'a' + chr(39)}" for of in key)
@@ -251,7 +251,7 @@ def answered(side, statement, skip_metadata, serial):
 
 
 def code_of(reply):
-    """Of an error."""
+    """The code of an error."""
     return struct.unpack(">i", reply[2])[0] if reply[1] == ERROR else None
 
 

@@ -178,7 +178,7 @@ def test_an_answer_that_no_proxy_can_pass_on_is_refused_by_name(fleet, session, 
 
 
 def test_a_row_that_a_deletion_did_not_reach_is_there(session, tables, past_the_proxies):
-    """Its value has a timestamp in the future, and is later than the deletion."""
+    """The value has a timestamp in the future, after that of the deletion."""
     table, in_an_hour = tables[3], int(time.time() + 3600) * 1_000_000
     past_the_proxies.execute(f"INSERT INTO {table} (name, c) VALUES ('later', 'x') USING TIMESTAMP {in_an_hour}")
     session.execute(f"DELETE FROM {table} WHERE name = 'later'")
@@ -188,7 +188,7 @@ def test_a_row_that_a_deletion_did_not_reach_is_there(session, tables, past_the_
 
 @pytest.mark.parametrize("fault", ["kill", "pause", "stop"])
 def test_no_applied_statement_is_lost_and_nothing_differs(fleet, tables, read_modes, fault):
-    """Of rows that proxies decide, and of rows of which they say what they would."""
+    """Proxies decide some of these rows, and observe the others."""
     fleet.wait_until_settled(len(fleet.proxies))
     wait_until_observed(fleet, tables[5])
     expected = different(fleet)
@@ -234,7 +234,7 @@ def fail_and_come_back(fleet, both, one, fault):
 
 
 def test_the_mode_changes_while_proxies_stand_still_and_die(fleet):
-    """Who decides changes while it is decided who does. What was answered as applied stays so, and no value has two successors."""
+    """Modes change while statements run. A statement answered as applied stays applied, and no value has two successors."""
     table = name()
     with connected(fleet) as session:
         session.execute(LEASES.format(table))

@@ -87,7 +87,7 @@ SELECT id, balance FROM accounts WHERE id = {account};
 
 
 def test_without_apply_batch_nothing_is_sent(fleet, cqlsh, account, tmp_path):
-    """And -e does not even say so."""
+    """With -e, cqlsh does not even say so."""
     insert = f"INSERT INTO {KEYSPACE}.accounts (id, balance) VALUES ({account}, 1);"
     text = cqlsh(f"BEGIN TRANSACTION\n{insert}\nCOMMIT TRANSACTION;\nSELECT balance FROM accounts WHERE id = {account};\n", fails=True)
     assert "Incomplete statement at end of file" in text

@@ -1,4 +1,4 @@
-"""What docs/transactions.md and docs/guards.md show is so."""
+"""The examples of docs/transactions.md and docs/guards.md work."""
 
 import re
 import uuid

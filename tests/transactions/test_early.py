@@ -52,7 +52,7 @@ def told_early(fleet):
 
 
 def test_a_transaction_that_names_a_dropped_column_is_refused(fleet, session, names):
-    """And not told as applied, to be given up after 30 s for which nobody reads its row."""
+    """The client must not hear "applied" of a transaction that is given up 30 s later, in which nobody reads its row."""
     insert = f"INSERT INTO {names[0]} (k, v) VALUES (1, 1)"
     session.execute(insert)
     session.execute(f"ALTER TABLE {names[0]} DROP v")
@@ -88,7 +88,7 @@ def test_a_commit_reported_after_its_table_was_recreated_is_in_the_new_table(ses
 
 
 def insists(what):
-    """What a statement does, once it is not refused for the moment."""
+    """The outcome of a statement, once no refusal is temporary any more."""
     refused = OverloadedErrorMessage, IsBootstrappingErrorMessage, NoHostAvailable
     return answered(what, refused, "a statement")
 

@@ -1,4 +1,4 @@
-"""Which errors of the driver say that nothing was written."""
+"""Errors of the driver that say that nothing was written."""
 
 import pytest
 from cassandra import OperationTimedOut

@@ -34,7 +34,7 @@ COMMIT TRANSACTION"""
 
 
 def audit(accounts):
-    """All of them at once."""
+    """Reads all accounts at once."""
     lets = "\n".join(f"LET a{number} = (SELECT balance FROM transactions.accounts WHERE id = {number});" for number in accounts)
     columns = ", ".join(f"a{number}.balance" for number in accounts)
     return f"BEGIN TRANSACTION\n{lets}\nSELECT {columns};\nCOMMIT TRANSACTION"

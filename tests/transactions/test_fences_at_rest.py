@@ -55,7 +55,7 @@ class Former(threading.Thread):
 
 
 def until(what):
-    """What it comes to, as soon as it does, whatever errors a node that stands still causes."""
+    """The result, as soon as there is one, whatever errors a paused node causes."""
     errors = []
 
     def found():
@@ -115,7 +115,7 @@ def taken(session, name, owner):
 
 
 def write_past_a_node_that_is_away(fleet, ring, session, rows, guard):
-    """What the next holder has read or written, and the former one, who is still at it, under guard or without."""
+    """Reads and writes of the next holder, and of the former one that still works, with and without the guard."""
     name = f"rest {rows[0]}"
     held = with_fence(name, until(lambda: taken(session, name, FORMER)))
     former = Former(fleet.connect(to=0, timeout_seconds=10), rows, held if guard else None)

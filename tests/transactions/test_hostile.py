@@ -67,7 +67,7 @@ class Raw:
 
 
 def batch(*children):
-    """Of prepared statements, with ints."""
+    """A batch of prepared statements with ints."""
     one = lambda id, values: b"\1" + short(id) + struct.pack(">H", len(values)) + b"".join(struct.pack(">ii", 4, value) for value in values)  # noqa: E731
     return b"\0" + struct.pack(">H", len(children)) + b"".join(one(id, values) for id, values in children) + struct.pack(">HB", 4, 0)
 
@@ -146,7 +146,7 @@ def test_many_texts_of_one_client_leave_prepared_statements_of_others(fleet, ses
     refused, asked = [], [0]
 
     def is_answered():
-        """Or refused. What is only late is asked again."""
+        """True after ten answers or refusals. A request that is only late is sent again."""
         try:
             once_served(session, update, (1, 1))
         except (OperationTimedOut, ReadTimeout, WriteTimeout):

@@ -175,7 +175,7 @@ def test_a_table_that_forgets_too_soon_is_read_and_not_written_to(session, optio
 
 
 def test_a_table_made_anew_is_written_to_at_once_by_the_text_that_the_former_knew(session):
-    """What a node has said of a name just before counts for the decision too, unless it is of another table than the plan's."""
+    """An earlier answer of a node about a name counts for the decision too, unless it concerns another table than the plan's."""
     name = f"anew_{uuid.uuid4().hex[:8]}"
     create = f"CREATE TABLE {name} (k int PRIMARY KEY, v int)"
     session.execute(create)

@@ -31,7 +31,7 @@ REFUSED_WITHIN_SECONDS = 3
 
 
 class Counted:
-    """What was counted since."""
+    """Counts since the start of the block."""
 
     def __init__(self, fleet):
         self.fleet, self.before = fleet, observed(fleet)
@@ -164,7 +164,7 @@ def test_statements_that_conditional_would_refuse_make_no_difference(fleet, sess
     table, owner = watched[0], None if statement.startswith("TRUNCATE") else "z"
 
     def same():
-        """Of two answers of another row."""
+        """Asserts that the answers about another row are the same."""
         row, counted = f"known-{uuid.uuid4().hex[:6]}", Counted(fleet)
         insert = f"INSERT INTO {table} (name, owner) VALUES ('{row}', 'a') IF NOT EXISTS"
         assert session.execute(insert).one()["[applied]"]
@@ -225,7 +225,7 @@ def test_a_clients_own_parameters_count(session, watched):
     "INSERT INTO {} (name, owner) VALUES (?, 'a') USING TIMESTAMP 5",
 ])
 def test_no_statement_is_refused_while_nodes_are_slow(fleet, session, nodes, watched, statement):
-    """There are more of them than the owner sends at once: the others wait, as they do at a node."""
+    """More observations come than the owner sends at once: the others wait, as they do at a node."""
     if nodes[1] != 1:
         pytest.skip("for an embedded node, which is stopped for a while")
     insert = session.prepare(statement.format(watched[0]))

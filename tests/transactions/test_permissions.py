@@ -1,4 +1,4 @@
-"""Who may do what in a transaction: SELECT on what it reads, SELECT and MODIFY on what it writes, ALTER for a table's mode; as nodes say."""
+"""Rights of roles in a transaction, as the nodes decide: SELECT on what it reads, SELECT and MODIFY on what it writes, ALTER for a table's mode."""
 
 import os
 import time
@@ -60,7 +60,7 @@ def ask(session, text):
 
 
 class SuperUsers(Clients):
-    """They may do all, and write to see if there is a rule."""
+    """Clients with every right, which write to see if there is a rule."""
 
     def connect(self, one):
         before = clients_by_core(one)
@@ -104,7 +104,7 @@ def test_each_right_is_needed_and_heeded(admin, session):
 
 
 def test_a_role_that_may_modify_the_table_of_rules_may_change_a_rule(fleet, admin, session):
-    """And nobody else, whatever rights the role has on the table that the rule is of; to follow a rule no right on it is needed."""
+    """No other role may change it, whatever its rights on the table of the rule. To follow a rule needs no right on it."""
     name = f"guarded.{session.role}"
     admin.execute(f"CREATE TABLE {name} (k int PRIMARY KEY, v int)")
     admin.execute(f"ALTER TABLE {name} WITH transactional_mode = 'unsafe'")

@@ -31,7 +31,7 @@ def mode_of(session, table):
 
 
 def become_conditional(fleet, session, table, proxies):
-    """These proxies know it then."""
+    """Makes a table conditional, and waits until these proxies know it."""
     once_served(session, f"ALTER TABLE {table} WITH transactional_mode = 'conditional'")
     until(lambda: mode_of(session, table) == "conditional", "the table is conditional")
     wait_until_taken(fleet, f"{KEYSPACE}.{table}", proxies=proxies)
@@ -39,7 +39,7 @@ def become_conditional(fleet, session, table, proxies):
 
 # The times here shape the fault: with others it is one that must do no harm either.
 def stops_again_while_it_joins(fleet, victim):
-    """It was declared dead for the first one, and is no member when it wakes up from the second."""
+    """The proxy was declared dead during the first pause, and is no member when it wakes up from the second."""
     victim.pause()
     fleet.wait_until_settled(2)
     victim.resume()

@@ -1,4 +1,4 @@
-"""What Cassandra's documents of the syntax show is run: what is valid there runs, and what is not is refused by name."""
+"""Statements from Cassandra's documents of the syntax: valid ones run, and others are refused by name."""
 
 import re
 import uuid

@@ -62,7 +62,7 @@ def _stop_outside(pid: int, first: int, end: int) -> None:
 
 
 def _places(pid: int) -> list:
-    """Where each of its threads is: the last word of proc(5). One that ends meanwhile is nowhere."""
+    """The place of each of its threads: the last word of proc(5). A thread that ends meanwhile has none."""
     places = []
     for task in Path(f"/proc/{pid}/task").iterdir():
         try:
@@ -73,7 +73,7 @@ def _places(pid: int) -> list:
 
 
 def _place_of(image: bytes, name: bytes) -> int:
-    """Where in a shared library (elf(5)) a function begins, which must have room for ours."""
+    """The start of a function in a shared library (elf(5)). The function must have room for ours."""
     headers_at, = struct.unpack_from("<Q", image, 0x20)
     size, count = struct.unpack_from("<HH", image, 0x36)
     dynamic = next(struct.unpack_from("<Q", image, headers_at + number * size + 8)[0] for number in range(count)

@@ -1,4 +1,4 @@
-"""What rides in front of a response body: trace ids, warnings; and the custom payload of a request."""
+"""Parts in front of a response body, trace ids and warnings, and the custom payload of a request."""
 
 from cassandra import ConsistencyLevel
 from cassandra.query import BatchStatement, BatchType

@@ -1,4 +1,4 @@
-"""What the embedded node deliberately does not have is refused as Invalid, by name; Cassandra has it all."""
+"""The embedded node refuses what it deliberately lacks as Invalid, by name. Cassandra has all of it."""
 
 import pytest
 from cassandra import InvalidRequest
