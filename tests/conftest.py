@@ -1,10 +1,11 @@
-"""What the whole-system tests run against.
+"""Servers of the whole-system tests.
 
-SHUNT_CONTACT (host:port of the proxy) and SHUNT_RING (host:port of the nodes behind it, comma-separated) say what is
-already running. SHUNT_RF is how many copies the nodes keep of a row, SHUNT_STORE what kind of nodes they are: `cassandra`
-(the default) or `node`, the embedded one.
+SHUNT_CONTACT (host:port of the proxy) and SHUNT_RING (host:port of the nodes behind it, separated by
+commas) name servers that run already. SHUNT_RF is the number of copies that the nodes keep of a row.
+SHUNT_STORE is the kind of the nodes: `cassandra` (the default) or `node`, the embedded one.
 
-Without SHUNT_CONTACT what is needed is started for the run and stopped after it: a ring and a proxy, or an embedded node.
+Without SHUNT_CONTACT, the run starts a ring and a proxy, or an embedded node, and stops them at its
+end.
 """
 
 import os

@@ -108,8 +108,8 @@ def _floor_beyond(difference: Difference) -> bool:
 
 
 def _read_failure(difference: Difference) -> bool:
-    """Of reads without conditions on rows, and of a null to compare with, which Cassandra refuses for columns of the key only when
-    it comes to a row; its answer says no more than that it failed."""
+    """True for a read without conditions on rows that compares with null. For columns of the key,
+    Cassandra refuses that only at a row, and its answer says only that it failed."""
     kinds, ours = ("select.aggregate", "select.all"), difference.ours
     null = ours.code == 0x2200 and ours.message.startswith("Invalid null value in condition for column")
     return difference.cassandra.code == 0x1300 and (null or difference.step.kind in kinds and ours.kind == "rows")

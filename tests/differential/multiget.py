@@ -74,7 +74,7 @@ class Raw(NamedTuple):
 
     @property
     def paging_state(self) -> bytes | None:
-        """That of rows, which stands behind kind, flags and number of columns. An answer with warnings has none that is looked for."""
+        """The paging state of rows, behind kind, flags and number of columns. None for an answer with warnings."""
         if self.opcode != ResultMessage.opcode or self.flags or self.body[:4] != b"\0\0\0\2":
             return None
         flags, _, length = struct.unpack_from(">iii", self.body.ljust(16, b"\0"), 4)

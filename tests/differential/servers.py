@@ -22,8 +22,9 @@ JAVA_OPTIONS = ["-Dcassandra.test.flush_local_schema_changes=false", "-Dcassandr
 
 
 def ring(storage: Path) -> Cluster:
-    """Not started yet. Its schema changes are quick and do not survive kill -9. The full JIT would take longer to compile
-    than it saves: a statement of each kind is run a few thousand times at most.
+    """A ring that is not started yet. Its schema changes are quick and do not survive kill -9. The full
+    JIT would take longer to compile than it saves: each kind of statement runs a few thousand times at
+    most.
     """
     cluster = Cluster(RING, nodes=1, heap_mb=1024, patient=True)
     for node in cluster.nodes:

@@ -79,7 +79,7 @@ def done(endpoint, text):
 
 
 def told(outcome):
-    """Everything that a client sees of an answer."""
+    """The parts that a client sees of an answer."""
     message = outcome.message
     if message and message.startswith(SASI_REFUSED):
         message = SASI_REFUSED

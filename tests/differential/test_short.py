@@ -37,8 +37,8 @@ def tally():
 
 
 def again(plan, result) -> Tally:
-    """What comes of sequences of which a statement had no answer, when each runs alone. A machine that
-    is too busy makes Cassandra give statements up. An answer that differs is not asked for again."""
+    """The tally of sequences with a statement without an answer, each of which runs again alone. On a
+    busy machine, Cassandra gives statements up. A sequence with a different answer does not run again."""
     numbers = sorted(set(result.abandoned_numbers))
     result.abandoned.clear()
     result.abandoned_numbers.clear()

@@ -1,11 +1,11 @@
-"""What the suites of the Java, Go and Rust drivers have about locks and transactions, on fleets of
-three proxies.
+"""Runs the tests of the Java, Go and Rust drivers about locks and transactions, on fleets of three
+proxies.
 
     target/python/bin/python tests/drivers/fleet.py [java] [go] [rust]
 
-Each runs twice: its tests of locks and transactions, which are told the proxies in SHUNT_FLEET, and its tests of what goes on when a proxy is
-killed, which are told the first one's process in SHUNT_FLEET_VICTIM too. The last line has the number of tests. The nodes are those that
-SHUNT_RING names, or an embedded one.
+Each driver runs twice: first its tests of locks and transactions, with the proxies in SHUNT_FLEET; then
+its tests of a proxy that is killed, with the process of the first one in SHUNT_FLEET_VICTIM too. The
+last line has the number of tests. The nodes are those in SHUNT_RING, or an embedded one.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""What tests and experiments run against: rings of real Apache Cassandra nodes on loopback, embedded nodes, proxies.
+"""Servers of the tests and experiments: rings of real Apache Cassandra nodes on loopback, embedded nodes, proxies.
 
 jars.py     Cassandra's jars from Maven Central, a Java that runs them, an archive of loaded classes for fast starts
 node.py     one Cassandra process: configuration, start, stop, kill -9, SIGSTOP

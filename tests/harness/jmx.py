@@ -1,5 +1,5 @@
-"""What nodes of Cassandra say and do by JMX, asked by one Java process: nodetool would be one for each
-question, and each of them takes seconds of a processor."""
+"""Requests to nodes of Cassandra over JMX, by one Java process. nodetool would start a process for each
+request, and each takes seconds of a processor."""
 
 import select
 import subprocess

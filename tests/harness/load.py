@@ -17,7 +17,7 @@ ANSWER_WITHIN_SECONDS = 120  # far beyond the deadlines of the proxy and of Cass
 
 
 async def answered(read, says_nothing=lambda error: True):
-    """What `read` finds. One that fails says nothing, if the error is of that kind, and is done again."""
+    """The result of `read`. After an error that says nothing, `read` is called again."""
     errors = Counter()
 
     async def attempt() -> "list | None":
@@ -133,13 +133,15 @@ class Load:
                 f"{len(self.silent)} queries without an answer, {len(self.wrong)} wrong reads")
 
     def assert_clients_unharmed(self, errors_allowed=frozenset(), disagreed: "tuple | None" = None) -> None:
-        """Nobody lost a connection or waits in vain, and only errors came that the fault explains.
+        """Asserts that no client lost a connection or waits in vain, and that the fault explains every
+        error.
 
-        A query that got no answer is one too many, as is one that no node took (Overloaded): that may
-        be the machine's fault, so it raises Late, after all that can be nobody's but the proxy's.
+        A query without an answer is one too many, and so is one that no node took (Overloaded). The
+        machine can cause both, so they raise Late, after the faults that only the proxy can cause.
 
-        `disagreed`: from when to when nodes disagreed about who has which row. For so long, a read at QUORUM through one of
-        them may miss what was written through another; it finds nothing then, never something else.
+        `disagreed`: from when to when nodes disagreed about who has which row. In that time, a read at
+        QUORUM through one of them may miss a write through another. It finds nothing then, and never
+        something else.
         """
         print(self.summary())
         assert not self.lost, self.lost[:5]

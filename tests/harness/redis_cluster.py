@@ -16,8 +16,9 @@ PORT, SHIM_PORT = 16379, 9700
 
 
 class Cluster(Processes):
-    """So many masters, one of which may have no slots, and replicas if there are twice as many nodes; all are ended with it.
-    `tls` has the options of nodes that have TLS alone, and those of a client of theirs."""
+    """A Redis Cluster with this many masters, one of which may have no slots, and with replicas if there
+    are twice as many nodes. All processes end with it. `tls` has the options of nodes with TLS alone,
+    and those of their clients."""
 
     def __init__(self, directory: Path, nodes: int = 3, replicas: int = 0, spare: int = 0, serve_options=(),
                  node_timeout_ms: int = 20_000, mode: str = "cli", tls=((), ())):

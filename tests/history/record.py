@@ -16,7 +16,7 @@ class NotDone(Exception):
 
 
 def outcome_of(error: Exception, conditional: bool) -> str:
-    """What an error says of a write. All that does not promise "not executed" leaves it open.
+    """The outcome of a write by its error. Every error that does not promise "not executed" leaves it open.
 
     A conditional statement may be Unavailable for its last phase, when it has been decided already.
     """

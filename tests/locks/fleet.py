@@ -253,9 +253,8 @@ def with_logins(name: str, network: str, cache_ms: int):
 
 
 class Grants:
-    """What clients know of locks: grants in the order in which clients began to count on them. A
-    grant that overlaps another of the same lock is a fault, and so is a fence that is not above
-    all that were granted before."""
+    """Grants of locks, in the order in which clients began to count on them. A grant that overlaps
+    another of the same lock is a fault, and so is a fence that is not above every earlier one."""
 
     def __init__(self):
         self.guard = threading.Lock()

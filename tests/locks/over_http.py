@@ -26,8 +26,8 @@ class Answer:
 
 
 def ask(one, method, name, *more, **named):
-    """What is answered in the end. 503 promises that nothing was carried out, so it is asked again;
-    504 is no answer."""
+    """The final answer. 503 promises that nothing was carried out, so the request is sent again; 504 is
+    no answer."""
     refused = []
 
     def answer():

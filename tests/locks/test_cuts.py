@@ -155,7 +155,7 @@ def wait_until_all_answered(fleet, to: int) -> None:
 
 
 def hold(fleet) -> dict:
-    """All locks are held from now on; what is answered to whoever asks for them."""
+    """Waits until every lock is held; returns the answers to the requests for them."""
     held = {}
 
     def are_held() -> bool:

@@ -1,7 +1,9 @@
-"""What clients were told about durable locks while proxies were killed, stopped and started, as a history: for each lock one order of all
-operations explains all answers, and in it fences rise. tests/history has the checker, and its own tests, which it must fail.
+"""Answers about durable locks while proxies are killed, stopped and started, as a history: for each
+lock, one order of all operations explains all answers, and fences rise in it. tests/history has the
+checker, with tests of its own that it must fail.
 
-Locks in memory are not looked at so: of a proxy that died they are free after their time, which no order says.
+Locks in memory have no such test. After the death of their proxy they become free at a time that no
+order of operations gives.
 """
 
 import os

@@ -62,7 +62,7 @@ def waiting(name: str, owner: str, wait: int = WAIT_SECONDS) -> str:
 
 
 def received(sock, timeout=DEADLINE_SECONDS) -> bytes:
-    """Everything that comes until the other side closes."""
+    """The bytes that come until the other side closes."""
     sock.settimeout(timeout)
     parts = []
     try:
@@ -74,8 +74,8 @@ def received(sock, timeout=DEADLINE_SECONDS) -> bytes:
 
 
 def answer_on(sock) -> bytes:
-    """All that is answered on a connection. A server that stands still closes one whose head it did
-    not read in time, without an answer."""
+    """The whole answer on a connection. A paused server closes a connection whose head it did not read
+    in time, without an answer."""
     answered = received(sock)
     if not answered:
         raise Late("the connection was closed without an answer")

@@ -430,8 +430,8 @@ def test_a_fleet_that_the_ring_has_no_nodes_for_leaves_nothing_behind():
 
 
 def doctor(contact, *arguments):
-    """What it finds on a machine that does not stand still meanwhile: it judges clocks, and who
-    answers in time."""
+    """The findings of `shunt doctor` on a machine that does not pause meanwhile, because it judges
+    clocks and answers in time."""
     done = unpaused(
         lambda: run("doctor", "--json", "--contact-points", contact, *arguments), PAUSE_SECONDS
     )

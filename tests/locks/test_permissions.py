@@ -1,5 +1,5 @@
-"""Who may use locks: SELECT on a table of the keyspace `shunt` is the right to use its locks, at every proxy of a fleet, and what
-is granted or revoked is heeded within the time that verdicts are remembered for."""
+"""The right to use locks: SELECT on a table of the keyspace `shunt`, at every proxy of a fleet. A GRANT
+or REVOKE takes effect within the time for which proxies keep verdicts."""
 
 import base64
 import os

@@ -206,8 +206,9 @@ def test_a_certificate_of_another_role_closes_the_clients(proxy, connect, author
 
 @pytest.mark.parametrize("name", ["authority", "stranger"])
 def test_a_certificate_that_nodes_refuse_harms_its_own_clients_alone(proxy, connect, authority, tmp_path, name):
-    """It comes from an authority that the nodes do not know, with the name of theirs or another one. A certificate with
-    another issuer is one with other names. Nodes may say no more of it than the alert `internal_error`."""
+    """The certificate comes from an authority that the nodes do not know, with the name of theirs or
+    another one. A certificate with another issuer counts as one with other names. Nodes may answer
+    with the alert `internal_error` alone."""
     bob = connect("bob")
     give(proxy.directory, "ann", Authority(tmp_path, name).client(seen_by_nodes("ann")))
     proxy.reload()

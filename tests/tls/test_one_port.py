@@ -22,7 +22,7 @@ async def asked(proxy, tls=None, version: int = 4) -> list:
 
 
 def answer_in_clear_text(proxy, version: int) -> bytes:
-    """Every byte that a client of this version gets for its STARTUP until the connection ends."""
+    """The bytes that a client of this version gets for its STARTUP until the connection ends."""
     body = b"\0\1\0\x0bCQL_VERSION\0\x053.0.0"
     with socket.create_connection(proxy.address, ANSWER_SECONDS) as client:
         client.sendall(HEADER.pack(version, 0, 1, STARTUP, len(body)) + body)

@@ -135,8 +135,8 @@ class Bank:
               told=lambda: f"{self.answered} {self.troubles}\n{self.fleet.status()}")
 
     def owner(self) -> int:
-        """Which proxy carries the transactions out: while clients go on, that whose count rises,
-        and rises again. Who did so before may tell late, but once."""
+        """The proxy that carries the transactions out: while clients go on, the one whose count rises,
+        and rises again. A former owner may report late, but only once."""
         found = []
 
         def the_same_rises_twice() -> bool:
@@ -164,8 +164,8 @@ class Bank:
         return sum(metric(page(proxy), TOLD_EARLY) for proxy in self.fleet.proxies)
 
     def check(self, session) -> None:
-        """When clients have ended, and all that was committed is made. The session is of nodes: through a proxy a SELECT of a whole table is
-        refused, as it is no transaction."""
+        """Checks the bank after the clients have ended and every committed write is made. The session is
+        one of the nodes: a proxy refuses a SELECT of a whole table, as it is no transaction."""
         client = insistent(self.fleet.connect())
         wait_until_all_is_made(self.fleet.proxies, lambda: insistently(client, NOTHING))
         client.cluster.shutdown()
@@ -279,8 +279,9 @@ def check_told(one: Transfer, row: dict | None, chains: dict) -> None:
 
 
 class Clients(Threads):
-    """They go on whatever happens. Who has no answer asks again with the same key, some through another proxy; who has one asks
-    again now and then; and some have no key, and never ask again."""
+    """Clients that go on whatever happens. Without an answer, a client repeats its request with the same
+    key, sometimes through another proxy. With an answer, it repeats it now and then. Some clients have
+    no key, and never repeat a request."""
 
     def __init__(self, bank: Bank):
         self.bank = bank

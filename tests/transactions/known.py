@@ -124,8 +124,8 @@ def observed_by(one):
 
 
 class Modes:
-    """When called, waits until each core has read the modes once more. Until then a core does not
-    count an answer that differs from what the proxies would have given."""
+    """A function that waits until each core has read the modes once more. Until then, a core does not
+    count an answer that differs from the one that the proxies would have given."""
 
     def __init__(self, fleet, table):
         self.fleet, self.table, self.is_taken = fleet, table, False

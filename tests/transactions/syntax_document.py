@@ -1,6 +1,6 @@
-"""What Cassandra's documents of the syntax of transactions show: the pages `transactions`, `transactions-examples`, `transactions-migration` and
-`transactions-limitations` of its manual, and the older `acid-transaction.cql`. Statements only; where the manual shows a part of one, the rest
-is put round it."""
+"""Statements from Cassandra's documents of the syntax of transactions: the pages `transactions`,
+`transactions-examples`, `transactions-migration` and `transactions-limitations` of its manual, and
+the older `acid-transaction.cql`. A part of a statement in the manual is completed here."""
 
 import uuid
 from dataclasses import dataclass, field

@@ -66,7 +66,7 @@ def leases(session, tables):
 
 
 def answer(session, statement, values=None):
-    """Everything that a client can see of an answer."""
+    """The parts of an answer that a client can see."""
     result = session.execute(statement, values)
     return result.column_names, [str(of) for of in result.column_types or []], result.current_rows
 

@@ -1,6 +1,6 @@
-"""What lock code sends, made up from a seed: each reply of a proxy that decides it is, byte for byte, the reply of a node that is asked past the
-proxies for the same on a table of its own. Not only what a driver reads of it: flags and all of the metadata too, whether it is asked to leave that
-out or not. Of errors it is the code."""
+"""Statements of lock code, made from a seed. Each reply of a proxy that decides is, byte for byte, the
+reply of a node to the same statement on a table of its own, past the proxies. That includes flags and
+metadata, whether the request leaves those out or not. For errors, the codes are the same."""
 
 import os
 import random

@@ -1,4 +1,5 @@
-"""What one client must not be able to do by what was added for guards, keys and modes. Found by reading as an attacker: each of these failed when it was written."""
+"""Harm that a client must not do through guards, keys and modes. The cases were found by reading as an
+attacker: each test failed when it was written."""
 
 import socket
 import struct

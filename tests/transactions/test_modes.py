@@ -192,8 +192,8 @@ def test_a_table_made_anew_is_written_to_at_once_by_the_text_that_the_former_kne
 
 
 def test_changes_of_two_keyspaces_at_a_time_are_all_made(fleet, session, nodes):
-    """All modes are rows of one partition. Operators change those of several tables, in two keyspaces, through each of the proxies at the same
-    time."""
+    """Operators change the modes of several tables, in two keyspaces, through each of the proxies at the
+    same time. Every mode is a row of one partition."""
     keyspaces = [f"modes_{uuid.uuid4().hex[:8]}" for _ in range(2)]
     for keyspace in keyspaces:
         session.execute(f"CREATE KEYSPACE {keyspace} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': {nodes[1]}}}")

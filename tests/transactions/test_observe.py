@@ -49,8 +49,8 @@ class Counted:
         until(lambda: self("same") >= times, f"{times} answers are compared", told=self.all)
 
     def wait_for_all(self, times):
-        """What was counted of so many statements: an answer that differs is when the modes were
-        read once more, all others at once."""
+        """The counts after this many statements. A core counts an answer that differs once it has read
+        the modes again, and every other answer at once."""
         def found():
             now = self.all()
             return now if sum(now.values()) >= times else None

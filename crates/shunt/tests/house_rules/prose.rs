@@ -1,6 +1,6 @@
 //! Comments and documents are prose: a line has at most 100 columns, and a doc comment begins with
-//! its subject. Programs and files of scripts/ and packaging/ follow the same rules, and docstrings
-//! of experiments/ begin with their subject.
+//! its subject. Programs and files of scripts/ and packaging/ follow the same rules, and so do the
+//! docstrings of all Python programs.
 //!
 //! A comment that opens with a clause, a pronoun or a bare quantifier makes the reader look for the
 //! subject. The share of such openings is held low, as no rule of grammar can be checked by machine
@@ -218,7 +218,7 @@ fn programs(places: &[&str]) -> Vec<(PathBuf, String)> {
     let texts: Vec<_> = paths
         .filter_map(|path| Some((path.clone(), fs::read_to_string(root.join(&path)).ok()?)))
         .collect();
-    assert!(texts.len() > 50, "the search for programs found {} files only", texts.len());
+    assert!(texts.len() > 25, "the search for programs found {} files only", texts.len());
     texts
 }
 
@@ -236,14 +236,20 @@ fn comments_of_programs_have_at_most_a_hundred_columns() {
 
 #[test]
 fn docstrings_of_programs_begin_with_their_subject() {
-    let mut bare = Vec::new();
-    for (path, text) in programs(&["scripts", "packaging", "experiments"]) {
-        for (number, line) in comments_behind_hashes(&text) {
-            let opening = line.trim_start().strip_prefix("\"\"\"");
-            if opening.is_some_and(is_bare) {
-                bare.push(format!("{}:{number}: {}", path.display(), line.trim()));
+    for place in ["scripts", "packaging", "experiments", "tests"] {
+        let (mut count, mut bare) = (0, Vec::new());
+        for (path, text) in programs(&[place]).iter().filter(|(path, _)| path.starts_with(place)) {
+            for (number, line) in comments_behind_hashes(text) {
+                let Some(opening) = line.trim_start().strip_prefix("\"\"\"") else { continue };
+                count += 1;
+                if is_bare(opening) {
+                    bare.push(format!("{}:{number}: {}", path.display(), line.trim()));
+                }
             }
         }
+        let most = count * PERCENT_MAX / 100;
+        if bare.len() > most {
+            assert_none(&format!("{place}: {count} docstrings, at most {most} of these"), bare);
+        }
     }
-    assert_none("docstrings that do not begin with their subject", bare);
 }
