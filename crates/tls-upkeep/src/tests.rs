@@ -3,20 +3,25 @@
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use rcgen::{CertificateParams, KeyPair};
+use shunt_reactor::{Accepted, Security, SessionInfo};
 use shunt_tls::{
     CertificateFile, Client, ClientAuth, ClientOptions, OptionNames, ServerNames, ServerOptions,
     Sessions, Verify,
 };
 use tempfile::TempDir;
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
 
 use crate::lines::Lines;
 use crate::warnings::DAY_S;
 use crate::{
-    CHECK_INTERVAL, Listener, ReloadResult, Reloader, ServerTls, TlsMetrics, expires_soon,
+    CHECK_INTERVAL, Listener, ListenerOptions, Listeners, ReloadResult, Reloader, ServerTls,
+    TlsMetrics, TokenFile, expires_soon,
 };
 
 #[test]
@@ -89,8 +94,8 @@ impl Placed {
     }
 }
 
-/// A handshake in memory. True if it resumed.
-fn resumes(client: &Client, tls: &ServerTls) -> bool {
+/// A handshake in memory. Returns the session of the server.
+fn handshake(client: &Client, tls: &ServerTls) -> SessionInfo {
     let (mut near, mut far) = (client.session("localhost"), Sessions::session(tls));
     let (mut to_far, mut to_near, mut plain) = (Vec::new(), Vec::new(), Vec::new());
     while near.has_pending() || far.has_pending() {
@@ -102,7 +107,65 @@ fn resumes(client: &Client, tls: &ServerTls) -> bool {
         to_near.drain(..opened.consumed);
     }
     assert!(!near.is_handshaking() && !far.is_handshaking());
-    far.info().resumed
+    far.info().clone()
+}
+
+/// True if a handshake resumes an earlier session.
+fn resumes(client: &Client, tls: &ServerTls) -> bool {
+    handshake(client, tls).resumed
+}
+
+/// Collects the lines of the log, each as its fields.
+#[derive(Clone, Default)]
+struct LogLines(Arc<Mutex<Vec<String>>>);
+
+impl Subscriber for LogLines {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        struct Line(String);
+        impl Visit for Line {
+            fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+                self.0 += &format!("{field}={value:?} ");
+            }
+        }
+        let mut line = Line(String::new());
+        event.record(&mut line);
+        self.0.lock().expect("no panic").push(line.0);
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
+#[test]
+fn the_log_has_the_name_that_a_client_asked_for() {
+    let (tls, metrics) = Placed::new().open();
+    let options = ClientOptions { verify: Verify::None, ..ClientOptions::default() };
+    let session = handshake(&Client::open(options).expect("a client"), &tls);
+    assert_eq!(session.server_name.as_deref(), Some("localhost"));
+    let forged = SessionInfo { server_name: Some("a\nb".into()), ..session.clone() };
+    let peer = ([192, 0, 2, 7], 1).into();
+    let origin =
+        Accepted { listener: 0, peer: shunt_reactor::ClientAddress::Tcp(peer), local: peer };
+    let lines = LogLines::default();
+    tracing::subscriber::with_default(lines.clone(), || {
+        Security::handshake_ended(&*tls, &origin, Ok(&session));
+        Security::handshake_ended(&*tls, &origin, Ok(&forged));
+    });
+    let lines = lines.0.lock().expect("no panic");
+    assert_eq!(lines.len(), 2);
+    assert!(lines[0].contains("address=192.0.2.7:1") && lines[0].contains("name=\"localhost\""));
+    assert!(lines[1].contains(r#"name="a\\nb""#), "{}", lines[1]);
+    assert_eq!(metrics.handshakes_of(Listener::Clients).get(crate::HandshakeResult::Ok), 2);
 }
 
 #[test]
@@ -132,6 +195,30 @@ fn checks(metrics: &TlsMetrics) -> [u64; 3] {
 
 fn digests(metrics: &TlsMetrics) -> Vec<String> {
     metrics.certificates().into_iter().map(|file| file.sha256).collect()
+}
+
+#[test]
+fn the_files_of_every_listener_are_read_once_for_each_interval() {
+    let placed = Placed::new();
+    placed.write("tokens", "a-token-of-the-admin-pages\n");
+    let admin = ServerOptions { names: ServerNames::ADMIN, ..placed.options() };
+    let tokens = TokenFile { option: "admin_token_file", path: placed.path("tokens") };
+    let options = ListenerOptions {
+        clients: Some(placed.options()),
+        admin: Some(admin),
+        tokens: Some(tokens),
+        ..ListenerOptions::default()
+    };
+    let metrics = Arc::<TlsMetrics>::default();
+    let listeners = Listeners::open(options, &metrics).expect("usable files");
+    let (first, start) = (digests(&metrics), Instant::now());
+    placed.renew();
+    placed.write("tokens", "another-token-of-the-admin-pages\n");
+    for (intervals, expected) in [(0, [0, 0, 0]), (1, [3, 0, 0]), (1, [3, 0, 0]), (2, [3, 3, 0])] {
+        listeners.tick(start + intervals * CHECK_INTERVAL);
+        assert_eq!(checks(&metrics), expected, "after {intervals} intervals");
+    }
+    assert!(digests(&metrics).iter().all(|digest| !first.contains(digest)));
 }
 
 #[test]
