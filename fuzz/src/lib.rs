@@ -18,6 +18,7 @@ pub mod compression;
 pub mod control;
 pub mod envelopes;
 pub mod lock_tables;
+pub mod first_bytes;
 pub mod fleet;
 pub mod http1;
 pub mod language;
@@ -60,7 +61,7 @@ pub struct Target {
 }
 
 /// The targets of this crate.
-pub const TARGETS: [Target; 27] = [
+pub const TARGETS: [Target; 28] = [
     Target { name: "requests", run: requests::run },
     Target { name: "responses", run: responses::run },
     Target { name: "segments", run: segments::run },
@@ -83,6 +84,7 @@ pub const TARGETS: [Target; 27] = [
     Target { name: "netmc", run: netmc::run },
     Target { name: "resp", run: resp::run },
     Target { name: "proxy_protocol", run: proxy_protocol::run },
+    Target { name: "first_bytes", run: first_bytes::run },
     Target { name: "shim", run: shim::run },
     Target { name: "merging", run: merging::run },
     Target { name: "sidecar", run: sidecar::run },

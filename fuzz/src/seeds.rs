@@ -69,6 +69,7 @@ pub fn seeds() -> Vec<Seed> {
     netmc::merging(&mut add);
     netmc::sidecar(&mut add);
     proxy_protocol(&mut add);
+    first_bytes(&mut add);
     tls::tls(&mut add);
     traces(&mut add);
     seeds
@@ -107,6 +108,23 @@ fn proxy_protocol(add: Add<'_>) {
     ] {
         add("proxy_protocol", name, line.into());
     }
+}
+
+fn first_bytes(add: Add<'_>) {
+    let startup = b"\x04\0\0\x05\x01\0\0\0\x16";
+    let line = b"PROXY TCP4 192.0.2.7 10.0.0.1 58400 9042\r\n";
+    let binary = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\xc0\0\x02\x07\x0a\0\0\x01\xe4\x20\x23\x52";
+    let headers = [("direct", 0, &b""[..]), ("text", 4, line), ("binary", 4, binary)];
+    for (tls, option) in [(0, "off"), (1, "optional"), (2, "required")] {
+        for (header, balancer, bytes) in headers {
+            for (name, rest) in [("cql", &startup[..]), ("tls", b"\x16\x03\x01\0\x60\x01")] {
+                let input = [&[tls | balancer | 0x10], bytes, rest].concat();
+                add("first_bytes", &format!("{option}_{header}_{name}"), input);
+            }
+        }
+    }
+    add("first_bytes", "no_header", [&[0x17][..], startup].concat());
+    add("first_bytes", "foreign_header", [&[0x11][..], line].concat());
 }
 
 fn requests(version: u8, add: Add<'_>) {

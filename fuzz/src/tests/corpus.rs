@@ -166,6 +166,11 @@ fn tls() {
 }
 
 #[test]
+fn first_bytes() {
+    fuzz("first_bytes");
+}
+
+#[test]
 fn traces() {
     fuzz("traces");
 }
