@@ -1,4 +1,4 @@
-"""The admin pages with TLS and a token, asked by curl: of a proxy, and of a dispatcher."""
+"""The admin pages with TLS and a token, asked by curl: of a proxy, a dispatcher and embedded nodes."""
 
 import json
 import signal
@@ -176,20 +176,33 @@ def test_pages_serve_only_clients_with_a_certificate(proxy, authority, applicati
     assert pages.curl("/status", token=None)[1] == 401
 
 
-def test_a_dispatcher_guards_its_pages(authority, tmp_path):
+def dispatcher(tmp_path) -> list:
     key = tmp_path / "key"
     key.write_text("an example of a key for a test\n")
     key.chmod(0o600)
+    return ["dispatch", "--listen", f"127.0.0.1:{free_port()}", "--backend", f"127.0.0.1:{free_port()}", "--key-file", key]
+
+
+def embedded_node(tmp_path) -> list:
+    return ["node", "--listen", f"127.0.0.1:{free_port()}", "--data", tmp_path / "data"]
+
+
+def embedded_ring(tmp_path) -> list:
+    return ["up", "--nodes", "1", "--listen", f"127.0.0.1:{free_port()}", "--node-port", free_port(), "--data", tmp_path / "data"]
+
+
+@pytest.mark.parametrize("command", [dispatcher, embedded_node, embedded_ring])
+def test_another_command_guards_its_pages(command, authority, tmp_path):
     port = free_port()
-    command = [binary(), "dispatch", "--listen", f"127.0.0.1:{free_port()}", "--backend", f"127.0.0.1:{free_port()}",
-               "--key-file", key, "--admin", f"127.0.0.1:{port}", *guard(tmp_path, authority)]
+    options = [*command(tmp_path), "--admin", f"127.0.0.1:{port}", *guard(tmp_path, authority)]
     pages = Pages(authority, port, token=TOKEN)
-    with open(tmp_path / "dispatch.log", "wb") as log:
-        process = subprocess.Popen([str(part) for part in command], stdout=log, stderr=subprocess.STDOUT)
+    with open(tmp_path / "log", "wb") as log:
+        process = subprocess.Popen([str(part) for part in (binary(), *options)], stdout=log, stderr=subprocess.STDOUT)
     try:
-        until(lambda: pages.curl("/status")[:2] == (0, 200), "the pages are served", told=(tmp_path / "dispatch.log").read_text)
+        until(lambda: pages.curl("/status")[:2] == (0, 200), "the pages are served", told=(tmp_path / "log").read_text)
         assert pages.curl("/status", token=None)[1] == 401
         assert pages.metric(HANDSHAKES, 'use="admin"', 'result="ok"') > 0
+        assert f"https://127.0.0.1:{port}" in (tmp_path / "log").read_text()
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(ANSWER_SECONDS)

@@ -71,6 +71,12 @@ impl Faults {
         read.map_err(|fault| self.0.push(fault)).ok()
     }
 
+    /// Returns the faults, for a command that lists its own.
+    #[cfg(feature = "node")]
+    pub(crate) fn into_list(self) -> Vec<Fault> {
+        self.0
+    }
+
     /// Refuses every value but the default of an option that has no effect here: the user who gave
     /// it expects an effect.
     pub(crate) fn refuse_idle(&mut self, flag: &'static str, is_default: bool, without: &str) {

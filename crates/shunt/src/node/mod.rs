@@ -19,6 +19,7 @@ use crate::admin;
 use crate::exit::{Exit, Failure};
 use crate::open_files;
 use crate::proxy::{Schemes, announce, shown};
+use crate::relay::RelayTls;
 use crate::supervise::{Events, Hangup, Supervisor};
 
 /// Runs the command.
@@ -68,6 +69,8 @@ fn serve(options: &NodeOptions) -> Exit {
 
 fn run_node(settings: &NodeSettings) -> Result<Exit, Failure> {
     let listener = settings.common.admin.clone().map(admin::bind).transpose()?;
+    settings.common.warn_of_pages();
+    let tls = RelayTls::open(&settings.common.admin_tls, None, None)?;
     let events = Events::new();
     let telling = Telling::new(&events);
     let mut parts = settings.nodes();
@@ -77,11 +80,13 @@ fn run_node(settings: &NodeSettings) -> Result<Exit, Failure> {
     events.catch_signals()?;
     let admin_address = listener.as_ref().and_then(|(listener, _)| listener.local_addr().ok());
     if let Some((listener, access)) = listener {
-        let parts = vec![nodes.admin() as Arc<dyn shunt_admin::Part>];
-        let pages = Pages::with_access(env!("CARGO_PKG_VERSION"), parts, access);
+        let parts = std::iter::once(nodes.admin() as Arc<dyn shunt_admin::Part>);
+        let parts = parts.chain(tls.part()).collect();
+        let pages = Pages::with_access(env!("CARGO_PKG_VERSION"), parts, tls.access(access));
         admin::start(listener, pages, telling.admin())?;
     }
-    announce(nodes.addresses(), &[], admin_address, None, Schemes::HTTP);
+    let schemes = Schemes::of(&tls.listeners);
+    announce(nodes.addresses(), &[], admin_address, None, schemes);
     let (listening, admin) = (nodes.addresses(), shown(admin_address));
     info!(?listening, %admin, version = env!("CARGO_PKG_VERSION"), "started");
     let manner = Manner {
@@ -89,6 +94,6 @@ fn run_node(settings: &NodeSettings) -> Result<Exit, Failure> {
         late: "clients did not read their answers in time and are cut off",
         died: "an event loop has died, so the process ends",
     };
-    let part = NodesPart::new(nodes, telling, manner);
+    let part = NodesPart::new(nodes, telling, manner, tls);
     Ok(Supervisor::new(vec![Box::new(part)], Hangup::Reload).run(&events))
 }

@@ -14,7 +14,9 @@ use shunt_storage::row_cache::{RowCacheOptions, SsdOptions};
 use tracing::warn;
 
 use crate::exit::{Exit, Failure};
+use crate::faults::{Fault, Faults};
 use crate::logging;
+use crate::relay::AdminTls;
 use crate::settings::{Admin, Bytes, Checked, Given, HttpAddress, Listen, Millis, SettingsError};
 
 /// Most event loops.
@@ -104,6 +106,9 @@ pub(crate) struct CommonOptions {
     /// everything
     #[arg(long, help_heading = "Addresses")]
     pub(crate) insecure: bool,
+    /// TLS of the admin pages, and their tokens.
+    #[command(flatten)]
+    pub(crate) admin_tls: AdminTls,
     /// Options of the store.
     #[command(flatten)]
     pub(crate) storage: StorageOptions,
@@ -117,6 +122,7 @@ pub(crate) struct CommonOptions {
 pub(crate) struct CommonSettings {
     pub(crate) listen: SocketAddr,
     pub(crate) admin: Option<HttpAddress>,
+    pub(crate) admin_tls: AdminTls,
     pub(crate) store: StoreOptions,
     insecure: bool,
     log: (String, LogFormat),
@@ -134,13 +140,17 @@ impl CommonOptions {
     ) -> CommonSettings {
         let listen = checked.take("listen", listen, Listen::default()).0;
         let default = Admin(Some(SocketAddr::new(admin(listen), ADMIN_PORT).into()));
+        let admin = self.admin.as_ref();
+        let admin = admin.map_or(default, |given| checked.take("admin", given, Admin(None))).0;
+        let mut faults = Faults::default();
+        self.admin_tls.check(admin.is_some(), &mut faults);
+        for Fault { flag, message } in faults.into_list() {
+            checked.add(flag, message);
+        }
         CommonSettings {
             listen,
-            admin: self
-                .admin
-                .as_ref()
-                .map_or(default, |given| checked.take("admin", given, Admin(None)))
-                .0,
+            admin,
+            admin_tls: self.admin_tls.clone(),
             store: self.storage.store(checked),
             insecure: self.insecure,
             log: self.log.with_default(level, checked),
@@ -168,6 +178,12 @@ pub(crate) fn begin<S>(
 }
 
 impl CommonSettings {
+    /// Warns of admin pages that other machines can read, and of certificates that expire soon.
+    pub(super) fn warn_of_pages(&self) {
+        let warnings = self.admin.as_ref().map(|admin| self.admin_tls.warnings(admin));
+        warnings.unwrap_or_default().iter().for_each(|warning| warn!("{warning}"));
+    }
+
     /// Refuses an address that other machines may reach without `--insecure`. Call this before
     /// anything is opened or bound: a node must not be exposed for even a moment.
     fn refuse_strangers(&self) -> Result<(), Failure> {

@@ -4,12 +4,13 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use shunt_node::run::{LoopEnded, Nodes, Stopped};
 use tracing::{error, info, warn};
 
 use crate::exit::Exit;
+use crate::relay::RelayTls;
 use crate::supervise::threads::KnownDead;
 use crate::supervise::{Events, Part, Teller};
 
@@ -76,14 +77,17 @@ pub(super) struct NodesPart {
     nodes: Option<Nodes>,
     telling: Telling,
     manner: Manner,
+    /// TLS and tokens of the nodes' own pages; `shunt up` has its pages at the proxies.
+    tls: RelayTls,
     dead: KnownDead,
     /// True if nothing is left to wait for.
     has_ended: bool,
 }
 
 impl NodesPart {
-    pub(super) fn new(nodes: Nodes, telling: Telling, manner: Manner) -> Self {
-        Self { nodes: Some(nodes), telling, manner, dead: KnownDead::default(), has_ended: false }
+    pub(super) fn new(nodes: Nodes, telling: Telling, manner: Manner, tls: RelayTls) -> Self {
+        let (nodes, dead) = (Some(nodes), KnownDead::default());
+        Self { nodes, telling, manner, tls, dead, has_ended: false }
     }
 
     /// Finds a thread that died without a message and was not reported before.
@@ -126,6 +130,7 @@ impl NodesPart {
 
 impl Part for NodesPart {
     fn look(&mut self) -> Option<Exit> {
+        self.tls.tick(Instant::now());
         while let Ok(notice) = self.telling.notices.try_recv() {
             if let Some(exit) = self.take(notice) {
                 return Some(exit);
@@ -135,7 +140,8 @@ impl Part for NodesPart {
     }
 
     fn reload(&mut self) {
-        info!("nothing to reload: a node has no configuration file");
+        self.tls.reload();
+        info!("the node reads its certificates and tokens again; other changes need a restart");
     }
 
     fn drain(&mut self, signal: Option<&'static str>) -> Duration {

@@ -14,6 +14,7 @@ use shunt_proxy::config::{Config, Problem};
 use crate::exit::{Exit, Failure};
 use crate::open_files;
 use crate::proxy::{self, Bound, Proxies, Started, reachable};
+use crate::relay::RelayTls;
 use crate::settings::{Checked, Given, HttpAddress, Listen, LocksHttp, SettingsError};
 use crate::supervise::{Events, Hangup, Part, Supervisor};
 
@@ -154,7 +155,7 @@ fn start(
     let mut bound = Vec::new();
     for listeners in listeners {
         let contact_points = nodes.addresses().iter().map(ToString::to_string).collect();
-        bound.push(bind(&listeners, contact_points, fleet.clone(), settings.proxies)?);
+        bound.push(bind(&listeners, contact_points, fleet.clone(), settings)?);
     }
     let mut started = Vec::new();
     for bound in bound {
@@ -175,7 +176,10 @@ fn start(
     let listen = settings.common.listen;
     let proxies =
         started.into_iter().map(|one| (one.listening.first().copied().unwrap_or(listen), one.part));
-    Ok(vec![Box::new(Proxies::new(proxies)), Box::new(NodesPart::new(nodes, telling, manner))])
+    Ok(vec![
+        Box::new(Proxies::new(proxies)),
+        Box::new(NodesPart::new(nodes, telling, manner, RelayTls::default())),
+    ])
 }
 
 /// Binds the addresses of a proxy.
@@ -183,21 +187,22 @@ fn bind(
     listeners: &Listeners,
     contact_points: Vec<String>,
     fleet: Option<String>,
-    proxies: u8,
+    settings: &UpSettings,
 ) -> Result<Bound, Failure> {
     let default = Config::default();
-    let config = Config {
+    let mut config = Config {
         fleet_replicas_min: if fleet.is_some() { 1 } else { default.fleet_replicas_min },
         fleet,
         listen: vec![listeners.clients].into(),
         admin: listeners.admin.clone(),
         locks_http: listeners.locks_http.clone(),
         contact_points,
-        clients_max: CLIENTS_MAX / usize::from(proxies),
+        clients_max: CLIENTS_MAX / usize::from(settings.proxies),
         // The nodes need CPUs as well.
         cores: 1,
         ..default
     };
+    settings.common.admin_tls.configure(&mut config);
     let problems = config.problems();
     if !problems.is_empty() {
         let line =
@@ -332,8 +337,9 @@ fn announce(
     let _ = writeln!(out, "  clients connect to  {}", list(&proxies));
     let _ = writeln!(out, "  nodes               {}", list(nodes));
     let _ = writeln!(out, "  data                {}", shown(data));
-    for admin in started.iter().filter_map(|one| one.admin).map(reachable) {
-        let _ = writeln!(out, "  metrics, status     http://{admin}/metrics http://{admin}/status");
+    for (one, admin) in started.iter().filter_map(|one| Some((one, reachable(one.admin?)))) {
+        let pages = format!("{}://{admin}", one.schemes.admin);
+        let _ = writeln!(out, "  metrics, status     {pages}/metrics {pages}/status");
     }
     if !has_locks {
         let _ = writeln!(
@@ -461,6 +467,10 @@ mod tests {
             );
         }
         assert_eq!(places(&["--admin", "off"]).unwrap().1, None);
+        let lonely = places(&["--admin-tls-key", "tls.key"]).unwrap_err();
+        assert!(lonely.contains("--admin-tls-key: needs its certificate"), "{lonely}");
+        let idle = places(&["--admin", "off", "--admin-token-file", "token"]).unwrap_err();
+        assert!(idle.contains("--admin-token-file: has no effect without --admin"), "{idle}");
         let refused = places(&["--listen", "127.255.255.253:9042"]).unwrap_err();
         assert!(refused.contains("the nodes have that address and the next ones"), "{refused}");
     }

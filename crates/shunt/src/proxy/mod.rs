@@ -87,12 +87,8 @@ pub(crate) struct Schemes {
 }
 
 impl Schemes {
-    /// Pages without TLS.
-    #[cfg(feature = "node")]
-    pub(crate) const HTTP: Schemes = Schemes { admin: "http", locks_http: "http" };
-
-    /// The schemes of a proxy whose listeners have this TLS.
-    fn of(listeners: &shunt_tls_upkeep::Listeners) -> Self {
+    /// The schemes of a process whose listeners have this TLS.
+    pub(crate) fn of(listeners: &shunt_tls_upkeep::Listeners) -> Self {
         Self {
             admin: admin::scheme(listeners.admin.is_some()),
             locks_http: admin::scheme(listeners.locks_http.is_some()),

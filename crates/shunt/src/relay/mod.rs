@@ -33,8 +33,7 @@ use outgoing::Outgoing;
 use part::{AcceptsUntil, DrainTimes, LoopsPart, Notice};
 pub(crate) use part::{Orders, Shown};
 pub(crate) use secret::{private_file, random};
-pub(crate) use tls::ClientTls;
-use tls::{AdminTls, RelayTls};
+pub(crate) use tls::{AdminTls, ClientTls, RelayTls};
 
 use crate::admin;
 use crate::exit::{Exit, Failure};

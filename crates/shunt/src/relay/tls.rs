@@ -1,5 +1,6 @@
 //! TLS of clients and of the admin pages of a command, and the tokens of the pages. While the
-//! command runs, its [`RelayTls`] keeps these and TLS with its servers up to date.
+//! command runs, its [`RelayTls`] keeps these and TLS with its servers up to date. `shunt node` and
+//! `shunt up` have the options of the pages too.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,6 +9,8 @@ use std::time::Instant;
 
 use clap::Args;
 use shunt_admin::{Access, Encoder, Json, Map, Part, State};
+#[cfg(feature = "node")]
+use shunt_proxy::config::Config;
 use shunt_proxy::config::{HttpAddress, Kind as _, Tls};
 use shunt_reactor::{HandshakeLimits, Security};
 use shunt_tls::{ClientAuth, Server, ServerNames, ServerOptions, Sessions, TlsError, Tokens};
@@ -55,8 +58,19 @@ impl AdminTls {
         Some(TokenFile { option: TOKEN_FILE, path })
     }
 
+    /// Gives these options to a proxy in the same process.
+    #[cfg(feature = "node")]
+    pub(crate) fn configure(&self, config: &mut Config) {
+        let Self { admin_tls_certificate, admin_tls_key, admin_tls_client_ca, admin_token_file } =
+            self.clone();
+        config.admin_tls_certificate = admin_tls_certificate;
+        config.admin_tls_key = admin_tls_key;
+        config.admin_tls_client_ca = admin_tls_client_ca;
+        config.admin_token_file = admin_token_file;
+    }
+
     /// Finds faults in these options and their files. `has_pages`: the admin pages are on.
-    pub(super) fn check(&self, has_pages: bool, faults: &mut Faults) {
+    pub(crate) fn check(&self, has_pages: bool, faults: &mut Faults) {
         let files = [
             ("admin-tls-certificate", &self.admin_tls_certificate),
             ("admin-tls-key", &self.admin_tls_key),
@@ -88,7 +102,7 @@ impl AdminTls {
     }
 
     /// Warnings about pages at this address.
-    pub(super) fn warnings(&self, pages: &HttpAddress) -> Vec<String> {
+    pub(crate) fn warnings(&self, pages: &HttpAddress) -> Vec<String> {
         let exposure = PagesExposure {
             names: ServerNames::ADMIN_FLAGS,
             token_file: TOKEN_FILE,
@@ -230,8 +244,8 @@ pub(super) fn fault(error: TlsError) -> Fault {
 
 /// TLS and tokens while a command runs.
 #[derive(Default)]
-pub(super) struct RelayTls {
-    pub(super) listeners: Listeners,
+pub(crate) struct RelayTls {
+    pub(crate) listeners: Listeners,
     servers: Option<Outgoing>,
     metrics: Arc<TlsMetrics>,
 }
@@ -239,7 +253,7 @@ pub(super) struct RelayTls {
 impl RelayTls {
     /// Reads the files. `clients` has the options of TLS with clients, and the answer to clients
     /// without it. `servers` has TLS with servers.
-    pub(super) fn open(
+    pub(crate) fn open(
         pages: &AdminTls,
         clients: Option<(ServerOptions, Option<Refusal>)>,
         servers: Option<Outgoing>,
@@ -267,7 +281,7 @@ impl RelayTls {
     }
 
     /// Adds TLS and tokens to the admin pages' access.
-    pub(super) fn access(&self, access: Access) -> Access {
+    pub(crate) fn access(&self, access: Access) -> Access {
         Access {
             tls: self.listeners.admin.clone().map(|tls| tls as Arc<dyn Sessions>),
             tokens: self.listeners.tokens(),
@@ -276,7 +290,7 @@ impl RelayTls {
     }
 
     /// The metrics, if there is TLS or a token.
-    pub(super) fn part(&self) -> Option<Arc<dyn Part>> {
+    pub(crate) fn part(&self) -> Option<Arc<dyn Part>> {
         let metrics = Arc::clone(&self.metrics);
         let servers = self.servers.as_ref().map(Outgoing::servers);
         let is_on = !self.listeners.is_empty() || servers.is_some();
@@ -284,7 +298,7 @@ impl RelayTls {
     }
 
     /// Reads the files again because an operator asks for it. The log has the faults.
-    pub(super) fn reload(&self) {
+    pub(crate) fn reload(&self) {
         self.listeners.reload();
         if let Some(tls) = &self.servers {
             tls.reload();
@@ -292,7 +306,7 @@ impl RelayTls {
     }
 
     /// Reads files again that are due. Called about once a second.
-    pub(super) fn tick(&self, now: Instant) {
+    pub(crate) fn tick(&self, now: Instant) {
         self.listeners.tick(now);
         if let Some(tls) = &self.servers {
             tls.tick(now);
