@@ -154,6 +154,8 @@ fn split(command: Command, path: &[&str], basic: &[&str], shows_all: bool) -> Co
 
 /// Lists the commands under the headings of their groups.
 fn groups(command: &Command) -> String {
+    let names = GROUPS.iter().flat_map(|(_, names)| *names);
+    let width = names.map(|name| name.len()).max().unwrap_or_default();
     let mut text = String::new();
     for (heading, names) in GROUPS {
         text.push_str(heading);
@@ -165,7 +167,7 @@ fn groups(command: &Command) -> String {
                 None if *name == "help" => "Print the help of a command".to_owned(),
                 None => continue,
             };
-            text.push_str(&format!("  {name:<9} {about}\n"));
+            text.push_str(&format!("  {name:<width$}  {about}\n"));
         }
         text.push('\n');
     }
@@ -199,6 +201,19 @@ mod tests {
             assert_eq!(groups, 1, "{name} is in {groups} groups");
         }
         assert!(help("--help", false).contains("Locks and fleets:\n  fleet "));
+    }
+
+    #[test]
+    fn descriptions_of_commands_begin_in_one_column() {
+        let text = help("--help", false);
+        let commands = text.lines().take_while(|line| *line != "Options:");
+        let commands = commands.filter_map(|line| line.strip_prefix("  "));
+        let column = |line: &str| {
+            let (name, rest) = line.split_once("  ").expect("a command and its description");
+            name.len() + rest.len() - rest.trim_start().len()
+        };
+        let columns: std::collections::BTreeSet<_> = commands.map(column).collect();
+        assert_eq!(columns.len(), 1, "{text}");
     }
 
     #[test]
