@@ -9,6 +9,7 @@ import pytest
 
 from harness.proxy import binary
 from harness.waits import DEADLINE_SECONDS, until
+from locks.fleet import command
 
 # A command that goes on until this file is there.
 UNTIL_THERE = "while [ ! -e {} ]; do sleep 0.05; done"
@@ -187,3 +188,41 @@ def test_a_reader_shares(fleet, session, name, tmp_path):
     assert writer.poll() is None
     (tmp_path / "last").touch()
     assert [ended(run)[1] for run in [*readers, writer]] == ["done\n", "done\n", "wrote\n"]
+
+
+def test_proxies_may_allow_different_waits(fleet, session, name, tmp_path):
+    """The proxy that a client asks has the say: `shunt lock` waits as long as that proxy allows, and a
+    lock's owner with a shorter limit refuses no request of another proxy."""
+    one = fleet.proxies[0]
+
+    def config(*arguments):
+        done = command("config", *arguments, "--admin", one.admin)
+        assert done.returncode == 0, done.stderr
+
+    config("set", "lock_wait_max_ms", "250")
+    others = fleet.connect(to=1, timeout_seconds=DEADLINE_SECONDS)
+    held = []
+    try:
+        take = "INSERT INTO shunt.locks (name, owner, wait_ms) VALUES (%s, %s, %s) IF NOT EXISTS USING TTL 300"
+        # Some of them belong to the first proxy, with all but certainty.
+        names = [f"{name}-{number}" for number in range(16)]
+        for each in names:
+            assert session.execute(take, (each, "me", 0)).one()["[applied]"], each
+            assert not others.execute(take, (each, "you", 500)).one()["[applied]"], each
+        there = tmp_path / "there"
+        held = [lock(fleet, "--ttl", "300", name, "--", "sh", "-c", UNTIL_THERE.format(there))]
+        wait_for_holder(session, name)
+        words = ["lock", "--contact-points", one.listen, "--ttl", "300", "--wait", "300", name, "--", "echo", "ran"]
+        waits = subprocess.Popen([str(binary()), *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        held.append(waits)
+        state = "SELECT state FROM shunt.lock_queue WHERE name = %s"
+        until(lambda: [row for row in session.execute(state, (name,)) if row["state"] == "waiting"],
+              "the command waits", told=waits.poll, every_seconds=0.02)
+        there.touch()
+        assert ended(waits)[:2] == (0, "ran\n")
+    finally:
+        config("reset", "lock_wait_max_ms")
+        others.cluster.shutdown()
+        for run in held:
+            run.kill()
+            run.wait()
