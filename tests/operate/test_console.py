@@ -124,7 +124,7 @@ def test_queries_are_in_the_order_of_their_times(proxy, session):
 
 
 def test_each_order_that_a_command_names_is_one(proxy, session):
-    for command in ("clients", "connections", "failed-logins", "nodes", "slow", "queries", "hot"):
+    for command in ("clients", "connections", "failed-logins", "nodes", "slow", "queries", "hot", "alerts"):
         told = shunt(proxy, command, "--sort", "nothing", code=2)
         orders = told.split("[possible values: ")[1].split("]")[0].split(", ")
         assert len(orders) > 2
@@ -158,6 +158,8 @@ def test_a_refused_reload_fails_and_says_why(proxy, file):
     file.write_text("slow_query_ms = 'soon'\n")
     told = shunt(proxy, "reload", code=1)
     assert "slow_query_ms" in told and f"{file}:1:" in told, told
+    alert = next(row for row in rows(proxy, "alerts") if row["name"] == "ShuntConfigurationRefused")
+    assert "slow_query_ms" in alert["text"] and alert["severity"] == "ticket" and alert["since_unix_ms"] > 0, alert
     assert "shunt_config_reload_success 0" in proxy.get("/metrics")[1]
     file.write_text(good)
     assert shunt(proxy, "reload") == "no options have changed\nneeds a restart: cores\n"

@@ -143,4 +143,4 @@ def test_one_frame_without_a_terminal(proxy, session):
     done = top("--once", "--json")
     tables = json.loads(done.stdout)
     assert done.returncode == 0 and tables["summary"]["nodes_up"] == 1 and len(tables["nodes"]) == 1
-    assert set(tables) == {"summary", "clients", "queries", "nodes", "hot"}
+    assert set(tables) == {"summary", "clients", "queries", "nodes", "hot", "alerts"}

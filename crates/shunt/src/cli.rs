@@ -4,8 +4,8 @@ use clap::{Args, Parser, Subcommand};
 use shunt_bench::cli::BenchCommand;
 
 use crate::console::{
-    Clients, Connections, Drain, FailedLogins, Hot, Kick, LogLevel, Nodes, Options, Queries, Ready,
-    Reload, Slow, Top,
+    Alerts, Clients, Connections, Drain, FailedLogins, Hot, Kick, LogLevel, Nodes, Options, Queries,
+    Ready, Reload, Slow, Top,
 };
 use crate::doctor::Doctor;
 use crate::fleet::Fleet;
@@ -300,6 +300,14 @@ Examples:
   shunt hot --sort writes
 ";
 
+const ALERTS_EXAMPLES: &str = "\
+Examples:
+  shunt alerts
+      Lists what is wrong with the proxy, and what to do, the most severe first.
+
+  shunt alerts --json
+";
+
 const CONFIG_EXAMPLES: &str = "\
 Examples:
   shunt config
@@ -464,6 +472,9 @@ pub(crate) enum Command {
     /// List the partition keys that a running proxy is asked for most
     #[command(after_help = help::ending(HOT_EXAMPLES, "hot"))]
     Hot(Box<Hot>),
+    /// List the conditions of a running proxy that need attention
+    #[command(after_help = help::ending(ALERTS_EXAMPLES, "alerts"))]
+    Alerts(Box<Alerts>),
     /// List the options of a running proxy, and where they come from, or set one
     #[command(after_help = help::ending(CONFIG_EXAMPLES, "config"))]
     Config(Box<Options>),

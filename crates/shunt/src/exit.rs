@@ -20,6 +20,7 @@ pub(crate) const CONSOLE: &[&str] = &[
     "slow",
     "queries",
     "hot",
+    "alerts",
     "config",
     "log-level",
     "kick",

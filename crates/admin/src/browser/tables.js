@@ -143,6 +143,7 @@ const TABLES = {
     columns: [
       column("table", "table"), column("key", "key"), column("reads/s", "reads_per_s", decimal),
       column("writes/s", "writes_per_s", decimal), column("±/s", "error", decimal),
+      column("window ms", "window_ms", number),
     ],
   },
   runbook: {

@@ -87,6 +87,10 @@ listing! {
     /// `shunt hot`.
     Hot, HOT
 }
+listing! {
+    /// `shunt alerts`.
+    Alerts, ALERTS
+}
 
 /// The names of the sort orders of a table.
 fn order_names(view: &View) -> PossibleValuesParser {

@@ -286,6 +286,7 @@ pub(super) const HOT: View = View {
         Column("reads/s", "/reads_per_s", Number),
         Column("writes/s", "/writes_per_s", Number),
         Column("±/s", "/error", Number),
+        Column("window ms", "/window_ms", Number),
     ],
     orders: &[
         // The page has the keys by the sum of reads and writes.
@@ -301,6 +302,29 @@ pub(super) const HOT: View = View {
         let is_off = has_answers && page["sample"] == 0;
         is_off.then_some("hot keys are switched off: hot_keys_sample is 0")
     },
+};
+
+/// The conditions to look at.
+pub(super) const ALERTS: View = View {
+    page: "/status",
+    subject: "alerts",
+    rows: "/alerts",
+    missing: "",
+    columns: &[
+        Column("severity", "/severity", Word),
+        Column("since", "/since_unix_ms", Time),
+        Column("name", "/name", Word),
+        Column("alert", "/text", Text),
+        Column("remedy", "/remedy", Text),
+    ],
+    orders: &[
+        // The page has the most severe first.
+        Order("severity", &[], Falling),
+        Order("since", &["/since_unix_ms"], Falling),
+        Order("name", &["/name"], Rising),
+    ],
+    others: None,
+    absence: |_| None,
 };
 
 /// The rows at a place of a page.
@@ -400,7 +424,7 @@ mod tests {
 
     #[test]
     fn each_order_has_the_name_of_its_column() {
-        for view in [CLIENTS, CONNECTIONS, LOGINS, NODES, SLOW, QUERIES, HOT] {
+        for view in [CLIENTS, CONNECTIONS, LOGINS, NODES, SLOW, QUERIES, HOT, ALERTS] {
             for Order(name, places, _) in view.orders {
                 let Some(place) = places.first() else { continue };
                 let column = view.columns.iter().find(|column| column.1 == *place).expect(name);

@@ -13,7 +13,7 @@ use super::super::views;
 use super::state::{Mode, SUMMARY, State, TABLES, WITHOUT};
 
 const HELP: &str = "\
-1 to 4, Tab   clients, queries, nodes, hot keys
+1 to 5, Tab   clients, queries, nodes, hot keys, alerts
 up, down      select a row; also k, j, PageUp, PageDown, Home, End
 o, O          next order, former order
 /             filter by a text in any column; Enter keeps the filter, Esc removes it
@@ -94,7 +94,13 @@ pub(super) fn summary_object(state: &State) -> Value {
         "p50_us": total["p50_us"],
         "p99_us": total["p99_us"],
         "cores_missing": status["client_groups"]["cores_missing"],
+        "alerts": status["alerts"].as_array().map(|alerts| alerts.iter().filter(is_fault).count()),
     })
+}
+
+/// True for an alert that is no note of something done on purpose.
+fn is_fault(alert: &&Value) -> bool {
+    alert["severity"] != "note"
 }
 
 /// The summary, in two lines.
@@ -110,8 +116,13 @@ fn summary(state: &State) -> String {
     };
     let missing = views::rows(&figures, "/cores_missing");
     let missing = if missing.is_empty() { "" } else { "; some cores did not answer in time" };
+    let alerts = match figures["alerts"].as_u64() {
+        None | Some(0) => String::new(),
+        Some(1) => "; 1 alert".to_owned(),
+        Some(count) => format!("; {count} alerts"),
+    };
     format!(
-        "{ready}; version {}, up {} s; nodes up {} of {}{missing}\n\
+        "{ready}; version {}, up {} s; nodes up {} of {}{alerts}{missing}\n\
          clients {} ({} paused), in flight {}, queries/s {}, p50 {} ms, p99 {} ms",
         word("version"),
         word("uptime_seconds"),
@@ -209,7 +220,21 @@ mod tests {
         );
         assert!(lines[2].starts_with("role") && lines[2].contains("rate"), "{lines:?}");
         assert!(lines[3].starts_with("role000") && lines[4].starts_with("role001"), "{lines:?}");
-        assert!(lines[7].starts_with("1 [clients] 2 queries 3 nodes 4 hot | o order (rate)"));
+        let keys = "1 [clients] 2 queries 3 nodes 4 hot 5 alerts | o order (rate)";
+        assert!(lines[7].starts_with(keys), "{lines:?}");
+    }
+
+    #[test]
+    fn alerts_are_counted_above_and_have_a_table() {
+        let alert = |severity: &str, text: &str| json!({ "severity": severity, "since_unix_ms": 0, "name": "Shunt", "text": text });
+        let mut state = State::new(4);
+        let alerts = [alert("page", "not ready"), alert("note", "new values wait")];
+        let status = json!({ "ready": false, "reason": "draining", "alerts": alerts });
+        state.set_pages(vec![(SUMMARY, status)]);
+        let lines = screen(&state, 120, 8);
+        assert!(lines[0].contains("; 1 alert"), "{lines:?}");
+        assert!(lines[2].starts_with("severity") && lines[3].contains("not ready"), "{lines:?}");
+        assert!(lines[4].contains("new values wait"), "{lines:?}");
     }
 
     #[test]

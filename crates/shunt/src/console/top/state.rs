@@ -9,7 +9,7 @@ use super::super::views::{self, Order, View};
 /// The page of the summary above each table.
 pub(super) const SUMMARY: &str = "/status";
 /// Number of tables.
-const TABLES_COUNT: usize = 4;
+const TABLES_COUNT: usize = 5;
 /// Prefix of the conditions that select clients without a role or an application.
 pub(super) const WITHOUT: &str = "without_";
 /// Longest filter, in characters.
@@ -29,6 +29,7 @@ pub(super) static TABLES: [Table; TABLES_COUNT] = [
     Table { name: "queries", view: &views::QUERIES },
     Table { name: "nodes", view: &views::NODES },
     Table { name: "hot", view: &views::HOT },
+    Table { name: "alerts", view: &views::ALERTS },
 ];
 
 /// The mode of the keyboard.
@@ -175,7 +176,7 @@ impl State {
         self.message.clear();
         match key {
             KeyCode::Char('q') | KeyCode::Esc => return Action::Quit,
-            KeyCode::Char(digit @ '1'..='4') => return self.open(digit as usize - '1' as usize),
+            KeyCode::Char(digit @ '1'..='5') => return self.open(digit as usize - '1' as usize),
             KeyCode::Tab => return self.open((self.table + 1) % TABLES.len()),
             KeyCode::BackTab => return self.open((self.table + TABLES.len() - 1) % TABLES.len()),
             KeyCode::Char('o') => self.turn_order(1),
