@@ -92,6 +92,10 @@ pub struct LoadArgs {
     /// Make writes lightweight transactions (UPDATE .. IF ..) whose condition always holds
     #[arg(long, conflicts_with = "locks")]
     pub conditional: bool,
+    /// Send statements as texts, with keys and values in them, instead of prepared ones: as many
+    /// different texts as keys
+    #[arg(long, conflicts_with_all = ["mix", "workload", "multiget", "conditional", "locks", "transfers"])]
+    pub texts: bool,
     /// Native protocol version
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(3..=5))]
     pub protocol: u8,

@@ -246,6 +246,7 @@ impl Generator {
                         metadata_id,
                         layout,
                     ),
+                    None if self.options.texts => Template::of_text(statement, &self.shape, layout),
                     None => Template::new(statement, &self.shape, id, metadata_id, layout),
                 };
                 *known = Some((prepared.id.to_vec(), template));

@@ -92,6 +92,8 @@ pub struct LoadOptions {
     pub columns: u8,
     /// True if writes are lightweight transactions.
     pub conditional: bool,
+    /// True if statements are sent as texts with their keys and values.
+    pub texts: bool,
     /// Take and release locks instead of other operations.
     pub locks: Option<LockOptions>,
     /// Move amounts between accounts instead of other operations.
@@ -145,6 +147,7 @@ impl Default for LoadOptions {
             layout: Layout { version: 4, consistency: 1, key_bytes: 16, value_bytes: 100 },
             columns: 1,
             conditional: false,
+            texts: false,
             locks: None,
             transfers: None,
             fence: 0,
@@ -245,6 +248,7 @@ impl LoadOptions {
             },
             columns: args.columns,
             conditional: args.conditional,
+            texts: args.texts,
             locks: None,
             transfers: TransferKind::from_args(args)?,
             fence: args.fence.unwrap_or_default(),

@@ -133,6 +133,8 @@ pub struct Template {
     values: Vec<(usize, u8)>,
     value_bytes: usize,
     limit_at: usize,
+    /// The bytes of one key or value, before a text has them as digits.
+    plain: Vec<u8>,
 }
 
 /// The layout of bodies.
@@ -211,6 +213,36 @@ impl Template {
             values: columns.clone().map(|column| (value_at(column), column)).collect(),
             value_bytes: layout.value_bytes,
             limit_at: end - 4,
+            plain: Vec::new(),
+        }
+    }
+
+    /// Creates the QUERY of a statement, a key and values as literals in the places of the markers.
+    pub(super) fn of_text(statement: Statement, shape: &Shape, layout: Layout) -> Self {
+        let columns = statement.columns_written(shape.columns);
+        let literal = |bytes: usize| format!("0x{}", "2e".repeat(bytes));
+        let markers = shape.text(statement);
+        let mut pieces = markers.split('?');
+        let mut text = pieces.next().unwrap_or_default().to_owned();
+        let mut places = Vec::new();
+        for (position, piece) in pieces.enumerate() {
+            let bytes = if position == 0 { layout.key_bytes } else { layout.value_bytes };
+            // The length of the text is before it, and `0x` before the digits.
+            places.push(4 + text.len() + 2);
+            text.push_str(&literal(bytes));
+            text.push_str(piece);
+        }
+        let mut body = Vec::new();
+        let consistency = Consistency(layout.consistency);
+        encode::query(&mut body, layout.version, &text, &QueryParams::simple(consistency));
+        Self {
+            body,
+            key_at: places.first().copied().unwrap_or_default(),
+            key_bytes: layout.key_bytes,
+            values: places.into_iter().skip(1).zip(columns).collect(),
+            value_bytes: layout.value_bytes,
+            limit_at: 0,
+            plain: vec![FILL; layout.key_bytes.max(layout.value_bytes)],
         }
     }
 
@@ -253,6 +285,22 @@ impl Template {
         &self.body
     }
 
+    /// Returns the body of a text with this key. The next call changes it.
+    #[inline]
+    pub(super) fn text(&mut self, key: u64) -> &[u8] {
+        let Self { body, plain, .. } = self;
+        let plain_key = &mut plain[..self.key_bytes];
+        write_key(key, plain_key);
+        write_hex(plain_key, &mut body[self.key_at..]);
+        for &(at, column) in &self.values {
+            let value = &mut plain[..self.value_bytes];
+            value.fill(FILL);
+            write_value(key, column, value);
+            write_hex(value, &mut body[at..]);
+        }
+        &self.body
+    }
+
     /// Returns the body of a scan from this key.
     pub(super) fn scan(&mut self, key: u64, limit: u32) -> &[u8] {
         self.body[self.limit_at..].copy_from_slice(&limit.to_be_bytes());
@@ -279,9 +327,18 @@ impl Template {
     }
 }
 
+/// Writes the bytes as hexadecimal digits to the start of `slot`.
+fn write_hex(bytes: &[u8], slot: &mut [u8]) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    for (byte, digits) in bytes.iter().zip(slot.chunks_exact_mut(2)) {
+        digits[0] = DIGITS[usize::from(byte >> 4)];
+        digits[1] = DIGITS[usize::from(byte & 0xF)];
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use shunt_wire::cql::message::{Execute, Reader, Value};
+    use shunt_wire::cql::message::{Execute, Query, Reader, Value};
 
     use super::{Layout, Shape, Statement, Template};
     use crate::load::keys::{read_key, value_belongs, write_key};
@@ -321,6 +378,37 @@ mod tests {
                 (1, Some(Value::Bytes(&key(77))))
             );
             assert!(request.params.skips_metadata());
+        }
+    }
+
+    #[test]
+    fn texts_have_their_key_and_values_as_literals() {
+        let layout = Layout { version: 4, consistency: 6, key_bytes: 16, value_bytes: 9 };
+        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        for (columns, statement) in
+            [(1, Statement::INSERT), (2, Statement::INSERT), (1, Statement::SELECT)]
+        {
+            let mut template = Template::of_text(statement, &shape(columns), layout);
+            template.text(3);
+            let body = template.text(77);
+            let query = Query::decode(4, body).expect("valid");
+            assert_eq!(query.params.consistency.0, 6);
+            let value = |column: u8| {
+                let mut value = [super::FILL; 9];
+                super::write_value(77, column, &mut value);
+                hex(&value)
+            };
+            let key = hex(&key(77));
+            let expected = match (columns, statement) {
+                (1, Statement::SELECT) => format!("SELECT v FROM bench.kv WHERE k = 0x{key}"),
+                (1, _) => format!("INSERT INTO bench.kv (k, v) VALUES (0x{key}, 0x{})", value(0)),
+                _ => format!(
+                    "INSERT INTO bench.kv (k, v0, v1) VALUES (0x{key}, 0x{}, 0x{})",
+                    value(0),
+                    value(1)
+                ),
+            };
+            assert_eq!(query.text, expected);
         }
     }
 

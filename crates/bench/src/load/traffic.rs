@@ -189,7 +189,8 @@ impl Generator {
         let Some(Some((_, template))) = self.statements.get_mut(slot.statement.index()) else {
             return;
         };
-        let header = Header::request(self.options.layout.version, stream as i16, opcode::EXECUTE);
+        let opcode = if self.options.texts { opcode::QUERY } else { opcode::EXECUTE };
+        let header = Header::request(self.options.layout.version, stream as i16, opcode);
         let body = match slot.statement {
             Statement::SCAN => {
                 template.scan(slot.key, self.options.scan_rows.draw(&mut self.random))
@@ -204,6 +205,7 @@ impl Generator {
                 let Some(kind) = self.options.transfers else { return };
                 template.ints(kind.values(slot.key, balance, owner).as_slice())
             }
+            _ if self.options.texts => template.text(slot.key),
             _ => template.body(slot.key),
         };
         rest.output.push(io.output(rest.conn), header, body);
