@@ -195,6 +195,7 @@ fn pass_on(
     let mut digest = pending.plan.digest;
     if to.client.is_client() && path.reports.digests.is_on() {
         end.bytes_in = path.retained.length(kept) as u64;
+        end.rows = answer.row_count();
         if !path.reports.digests.count(pending.plan.digest, &end) {
             digest = count_unknown(link, path, io, pending, &end);
         }

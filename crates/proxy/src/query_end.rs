@@ -66,6 +66,8 @@ pub(crate) struct End {
     pub(crate) bytes_in: u64,
     /// Bytes of the answer's body.
     pub(crate) bytes_out: u64,
+    /// Rows of the answer, if their number can be read without its metadata.
+    pub(crate) rows: Option<u32>,
     pub(crate) error: Option<ErrorKind>,
 }
 
@@ -86,6 +88,7 @@ impl End {
             node_ns: now_ns.saturating_sub(sent_ns.max(received_ns)),
             bytes_in: bytes_in as u64,
             bytes_out: bytes_out as u64,
+            rows: None,
             error: None,
         }
     }

@@ -6,7 +6,7 @@
 
 use shunt_reactor::Io;
 use shunt_wire::cql::envelope::{HEADER_BYTES, Header, opcode};
-use shunt_wire::cql::message::encode;
+use shunt_wire::cql::message::{encode, result_kind};
 
 use crate::client::Stall;
 use crate::client::clients::Clients;
@@ -35,6 +35,14 @@ impl<'a> Answer<'a> {
     /// An answer without flags.
     pub(crate) fn plain(opcode: u8, stream: i16, body: &'a [u8]) -> Self {
         Self { stream, flags: 0, opcode, body }
+    }
+
+    /// The number of its rows; `None` if it has none, or if the number is behind something of any
+    /// length: column specifications, warnings, or a trace. That of a compressed body is unknown.
+    #[inline]
+    pub(crate) fn row_count(&self) -> Option<u32> {
+        let is_plain = self.opcode == opcode::RESULT && self.flags == 0;
+        if is_plain { result_kind::row_count(self.body) } else { None }
     }
 }
 

@@ -207,6 +207,8 @@ pub static ADMIN_TABLES: &[Table] = &[
             column("errors_other", "bigint", "/errors_by_kind/other", "other errors"),
             column("bytes_in", "bigint", "/bytes_in", "bytes of requests"),
             column("bytes_out", "bigint", "/bytes_out", "bytes of answers"),
+            column("rows", "bigint", "/rows", "rows of the answers in `rows_known`"),
+            column("rows_known", "bigint", "/rows_known", "answers whose number of rows is known"),
             column("sum_us", "bigint", "/sum_us", "time of all queries"),
             column("wait_us", "bigint", "/wait_us", "part of `sum_us` in the proxy"),
             column("node_us", "bigint", "/node_us", "part of `sum_us` at nodes"),

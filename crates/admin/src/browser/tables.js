@@ -120,7 +120,7 @@ const TABLES = {
       column("text", "text"), column("table", "table"), column("role", "role"), column("kind", "kind"),
       column("count", "count", number), column("errors", "errors", number), errorKinds,
       column("sum ms", "sum_us", microseconds), ...times,
-      column("bytes in", "bytes_in", number), column("bytes out", "bytes_out", number),
+      column("bytes in", "bytes_in", number), column("bytes out", "bytes_out", number), column("rows", "rows", number),
     ],
   },
   slow: {

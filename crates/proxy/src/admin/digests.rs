@@ -118,6 +118,8 @@ fn totals_shown(totals: &Totals) -> Map<String, Value> {
         "errors_by_kind": errors::by_kind(&totals.errors),
         "bytes_in": totals.bytes_in,
         "bytes_out": totals.bytes_out,
+        "rows": totals.rows,
+        "rows_known": totals.rows_known,
         "sum_us": (totals.wait_ns + totals.node_ns) / 1_000,
         "wait_us": totals.wait_ns / 1_000,
         "node_us": totals.node_ns / 1_000,
@@ -152,6 +154,7 @@ mod tests {
                 node_ns: 9_000,
                 bytes_in: 20,
                 bytes_out: 30,
+                rows: Some(3),
                 error: (core == 1).then_some(ErrorKind::Invalid),
             };
             for text in texts {
@@ -178,6 +181,7 @@ mod tests {
         assert_eq!((&first["errors"], &first["errors_by_kind"]["invalid"]), (&json!(1), &json!(1)));
         assert_eq!((&first["sum_us"], &first["wait_us"]), (&json!(20), &json!(2)));
         assert_eq!((&first["p99_us"], &first["bytes_out"]), (&json!(10), &json!(60)));
+        assert_eq!((&first["rows"], &first["rows_known"]), (&json!(6), &json!(2)));
         assert_eq!((&first["table"], &first["role"]), (&json!("shop.items"), &json!("app")));
         let others = &page["others"][0];
         assert_eq!((&others["kind"], &others["count"]), (&json!("prepare"), &json!(2)));

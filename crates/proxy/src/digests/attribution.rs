@@ -96,6 +96,7 @@ pub(crate) fn count_end_with(
     }
     let times = (pending.received_ns, pending.sent_ns);
     let end = End {
+        rows: answer.row_count(),
         error: error_of(core.clients.find(pending.client), answer, outcome),
         ..End::new(times, io.now_ns(), bytes_in, answer.body.len())
     };
@@ -117,6 +118,7 @@ pub(crate) fn count_refusal(core: &mut Core, io: &Io, header: &Header, plan: &Pl
         node_ns: 0,
         bytes_in: header.length.into(),
         bytes_out: 0,
+        rows: None,
         error: Some(ErrorKind::Overloaded),
     };
     let digests = &mut core.reports.digests;
@@ -207,6 +209,7 @@ pub(crate) fn count_served(
     let is_error = answer.opcode == opcode::ERROR;
     let code = is_error.then(|| found.and_then(|found| code_of(found, answer))).flatten();
     let end = End {
+        rows: answer.row_count(),
         error: error_of(found, answer, Outcome::Intercepted),
         ..End::new(
             (served.received_ns, 0),

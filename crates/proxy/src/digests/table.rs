@@ -53,8 +53,8 @@ pub struct Origin {
 }
 
 /// A digest of one core. A query reads and writes two cache lines of it: the first, which has its
-/// number and its sums, and that of the bucket of its time. A sampled one writes two more, those of
-/// the buckets of the two parts.
+/// number and its sums, and that of the bucket of its time; with rows, that of their sum. A sampled
+/// one writes two more, those of the buckets of the two parts.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub struct DigestRow {
@@ -312,7 +312,15 @@ mod tests {
     }
 
     fn end(now_ns: u64) -> End {
-        End { now_ns, wait_ns: 1, node_ns: 2_000, bytes_in: 3, bytes_out: 4, error: None }
+        End {
+            now_ns,
+            wait_ns: 1,
+            node_ns: 2_000,
+            bytes_in: 3,
+            bytes_out: 4,
+            rows: None,
+            error: None,
+        }
     }
 
     /// Sends a query; returns whether its digest has a row.

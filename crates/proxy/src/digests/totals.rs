@@ -5,7 +5,7 @@ use shunt_admin::Label as _;
 use super::histogram::Times;
 use crate::query_end::{End, ErrorKind};
 
-/// Sums over queries. The fields that a query without an error changes come first, so that they
+/// Sums over queries. The fields that a query without error or rows changes come first, so that they
 /// share a cache line with the fields before them in a row. The buckets of `times` are the
 /// exception.
 #[derive(Clone, Debug, Default)]
@@ -23,6 +23,10 @@ pub struct Totals {
     pub node_ns: u64,
     /// The times from the request to its answer, and their parts.
     pub times: Times,
+    /// Rows of the answers whose number of rows is known.
+    pub rows: u64,
+    /// Number of those answers.
+    pub rows_known: u64,
     /// Requests that ended with an error.
     pub errors: [u64; ErrorKind::COUNT],
 }
@@ -37,6 +41,10 @@ impl Totals {
         self.wait_ns += end.wait_ns;
         self.node_ns += end.node_ns;
         self.times.add(end.wait_ns, end.node_ns);
+        if let Some(rows) = end.rows {
+            self.rows += u64::from(rows);
+            self.rows_known += 1;
+        }
         if let Some(error) = end.error {
             self.errors[error.index()] += 1;
         }
@@ -52,6 +60,8 @@ impl Totals {
         self.bytes_out += other.bytes_out;
         self.wait_ns += other.wait_ns;
         self.node_ns += other.node_ns;
+        self.rows += other.rows;
+        self.rows_known += other.rows_known;
         self.times.merge(&other.times);
     }
 }

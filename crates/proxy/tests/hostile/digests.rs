@@ -8,8 +8,11 @@ use shunt_proxy::digests::table::{CoreDigests, DigestRow};
 use shunt_proxy::metrics::{Outcome, QueryKind};
 use shunt_reactor::sim::{HostId, MILLISECOND, SECOND};
 use shunt_testing::{bytes, simulated};
-use shunt_wire::cql::message::ResultMessage;
+use shunt_wire::cql::envelope::opcode;
 use shunt_wire::cql::message::error_code::{INVALID, READ_TIMEOUT};
+use shunt_wire::cql::message::{
+    Consistency, QueryParams, ResultMessage, Value, ValueList, encode, query_flag,
+};
 use tokio::sync::mpsc;
 
 use super::lock_ring::LockTestbed;
@@ -33,13 +36,43 @@ fn row<'a>(found: &'a CoreDigests, kind: QueryKind, text: &str) -> &'a DigestRow
 }
 
 fn prepare(testbed: &mut Testbed, client: HostId<simulated::Client>) -> Vec<u8> {
-    testbed.send(client, &bytes::prepare(4, 1, INSERT));
+    prepare_text(testbed, client, INSERT)
+}
+
+fn prepare_text(testbed: &mut Testbed, client: HostId<simulated::Client>, text: &str) -> Vec<u8> {
+    testbed.send(client, &bytes::prepare(4, 1, text));
     testbed.answered(client, 1);
     let answers = testbed.take_answers(client);
     let Ok(ResultMessage::Prepared(prepared)) = ResultMessage::decode(4, &answers[0].body) else {
         panic!("{answers:?}")
     };
     prepared.id.to_vec()
+}
+
+#[test]
+fn rows_count_where_the_answer_has_no_metadata() {
+    let mut testbed = Testbed::bare(|_| {});
+    let client = testbed.started_offender(4);
+    testbed.send(client, &bytes::insert(4, 1, "there", 9));
+    testbed.answered(client, 1);
+    testbed.take_answers(client);
+    let id = prepare_text(&mut testbed, client, SELECT);
+    for (stream, key) in (2..).zip(["there", "there", "away"]) {
+        let mut list = ValueList::positional(4);
+        list.push(Value::Bytes(key.as_bytes()));
+        let simple = QueryParams::simple(Consistency::ONE);
+        let params =
+            QueryParams { flags: query_flag::SKIP_METADATA, values: list.values(), ..simple };
+        let body = bytes::body(|out| encode::execute(out, 4, &id, None, &params));
+        testbed.send(client, &bytes::request(4, stream, opcode::EXECUTE, &body));
+        testbed.answered(client, 1);
+        testbed.take_answers(client);
+    }
+    testbed.send(client, &bytes::execute(4, 9, &id, &[b"there"]));
+    testbed.answered(client, 1);
+    let found = digests(&mut testbed);
+    let totals = &row(&found, QueryKind::Execute, SELECT).totals;
+    assert_eq!((totals.count, totals.rows_known, totals.rows), (4, 3, 2), "{totals:?}");
 }
 
 #[test]

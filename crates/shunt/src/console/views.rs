@@ -257,6 +257,7 @@ pub(super) const QUERIES: View = View {
         Column("node p99 ms", "/node_p99_us", Microseconds),
         Column("bytes in", "/bytes_in", Number),
         Column("bytes out", "/bytes_out", Number),
+        Column("rows", "/rows", Number),
         Column("role", "/role", Text),
         Column("kind", "/kind", Word),
         Column("table", "/table", Text),

@@ -7,6 +7,8 @@ use crate::error::{DecodeError, Problem};
 
 /// Kinds of results.
 pub mod result_kind {
+    use super::metadata_flag;
+
     /// No content.
     pub const VOID: i32 = 1;
     /// Rows.
@@ -22,6 +24,29 @@ pub mod result_kind {
     /// missing.
     pub fn peek(body: &[u8]) -> Option<i32> {
         body.first_chunk().map(|kind| i32::from_be_bytes(*kind))
+    }
+
+    /// Returns the number of rows in `body` without decoding the metadata: `None` for a result of
+    /// another kind, and for rows with column specifications, which are before the number and of
+    /// any length.
+    #[inline]
+    pub fn row_count(body: &[u8]) -> Option<u32> {
+        let int = |bytes: &[u8]| bytes.first_chunk().map(|int| i32::from_be_bytes(*int));
+        if peek(body)? != ROWS {
+            return None;
+        }
+        let flags = int(body.get(4..)?)?;
+        let is_bare = flags & metadata_flag::NO_METADATA != 0;
+        if !is_bare || flags & metadata_flag::METADATA_CHANGED != 0 {
+            return None;
+        }
+        // The flags, and the number of columns.
+        let mut rest = body.get(12..)?;
+        if flags & metadata_flag::HAS_MORE_PAGES != 0 {
+            let length = usize::try_from(int(rest)?).unwrap_or(0);
+            rest = rest.get(4..)?.get(length..)?;
+        }
+        u32::try_from(int(rest)?).ok()
     }
 
     /// Returns the id in an answer to PREPARE without decoding the metadata behind it.

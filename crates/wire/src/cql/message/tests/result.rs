@@ -73,6 +73,39 @@ fn rows_without_metadata_still_have_columns() {
 }
 
 #[test]
+fn rows_are_counted_without_metadata() {
+    let bare = |rows: i32, page: Option<&[u8]>, more: i32| {
+        body(|out| {
+            put::int(out, result_kind::ROWS);
+            let paged = page.map_or(0, |_| metadata_flag::HAS_MORE_PAGES);
+            put::int(out, metadata_flag::NO_METADATA | paged | more);
+            put::int(out, 1);
+            if let Some(page) = page {
+                put::bytes(out, Some(page));
+            }
+            put::int(out, rows);
+        })
+    };
+    for page in [None, Some(&b""[..]), Some(b"next page")] {
+        let bytes = bare(7, page, 0);
+        assert_eq!(result_kind::row_count(&bytes), Some(7), "{page:?}");
+        for length in 0..bytes.len() {
+            assert_eq!(result_kind::row_count(&bytes[..length]), None, "{page:?} {length}");
+        }
+        assert_eq!(result_kind::row_count(&bare(-1, page, 0)), None);
+    }
+    assert_eq!(result_kind::row_count(&bare(7, None, metadata_flag::METADATA_CHANGED)), None);
+    let described = body(|out| {
+        put::int(out, result_kind::ROWS);
+        put::int(out, 0);
+        put::int(out, 0);
+        put::int(out, 7);
+    });
+    assert_eq!(result_kind::row_count(&described), None, "its columns are before the number");
+    assert_eq!(result_kind::row_count(&body(|out| put::int(out, result_kind::VOID))), None);
+}
+
+#[test]
 fn metadata_may_name_a_table_per_column_and_page_on() {
     let flags = metadata_flag::HAS_MORE_PAGES | metadata_flag::METADATA_CHANGED;
     let bytes = body(|out| {
