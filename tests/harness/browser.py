@@ -142,6 +142,11 @@ class Browser:
         """Makes the reader prefer `light` or `dark`."""
         self.command("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
 
+    def keep_picture(self, name: str) -> None:
+        """Keeps a picture for docs/images, if SHUNT_PICTURES names a directory."""
+        if directory := os.environ.get("SHUNT_PICTURES"):
+            self.picture(Path(directory) / f"{name}.png", 1100, 640)
+
     def picture(self, file: Path, width: int, height: int) -> None:
         self.command("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
         file.write_bytes(base64.b64decode(self.command("Page.captureScreenshot", format="png")["data"]))

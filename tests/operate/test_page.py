@@ -6,7 +6,6 @@ import os
 import re
 import socket
 import subprocess
-from pathlib import Path
 
 import pytest
 from cassandra.cluster import Cluster, NoHostAvailable
@@ -136,8 +135,7 @@ def test_what_the_proxy_does_now(page, proxy, sessions):
     page.open(f"http://{proxy.admin}/")
     page.until("document.querySelectorAll('#tiles dd').length === 8", "the page shows the proxy again")
     assert page.run("document.querySelector('svg path').getAttribute('d').includes('L')")
-    if picture := os.environ.get("SHUNT_PAGE_PICTURE"):
-        page.picture(Path(picture), 1100, 640)
+    page.keep_picture("page")
 
 
 def test_a_hostile_name_is_a_text(page):
@@ -249,15 +247,43 @@ def test_a_node_is_drained_and_taken_back(browser, ring):
     assert browser.told == []
 
 
+def test_two_applications_have_their_counts_and_statements(browser, ring):
+    host, port = ring.contact.rsplit(":", 1)
+    clusters = [Cluster([host], port=int(port), connection_class=named_connection(name), **UNDISTURBED) for name in ("checkout", "nightly")]
+    try:
+        writer, reader = [cluster.connect() for cluster in clusters]
+        writer.execute("CREATE KEYSPACE shop WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}")
+        writer.execute("CREATE TABLE shop.orders (id int PRIMARY KEY, v text)")
+        write = writer.prepare("INSERT INTO shop.orders (id, v) VALUES (?, ?)")
+        for number in range(300):
+            writer.execute(write, (number, "x"))
+            reader.execute(f"SELECT v FROM shop.orders WHERE id = {number}")
+        browser.open("about:blank")
+        browser.told.clear()
+        browser.open(f"http://{ring.admin}/#clients")
+        browser.until(f"['checkout', 'nightly'].every((name) => {COLUMN.format('application')}.includes(name))", "both are there")
+        counts = dict(zip(browser.run(COLUMN.format("application")), browser.run(COLUMN.format("queries"))))
+        assert all(int(counts[name].replace(",", "")) >= 300 for name in ("checkout", "nightly")), counts
+        browser.keep_picture("page-clients")
+        show(browser, "queries")
+        texts = browser.run(COLUMN.format("text"))
+        assert {"SELECT v FROM shop.orders WHERE id = ?", "INSERT INTO shop.orders (id, v) VALUES (?, ?)"} <= set(texts), texts
+        browser.keep_picture("page-queries")
+        assert browser.told == []
+    finally:
+        for cluster in clusters:
+            cluster.shutdown()
+
+
 def test_the_page_is_dark_where_the_reader_prefers_it(page):
     background = "getComputedStyle(document.documentElement).backgroundColor + getComputedStyle(document.body).color"
     found = {}
     for scheme in ("light", "dark"):
         page.prefer(scheme)
         found[scheme] = [int(number) for number in re.findall(r"\d+", page.run(background))]
-        if scheme == "dark" and (picture := os.environ.get("SHUNT_DARK_PICTURE")):
+        if scheme == "dark":
             page.until("document.querySelector('svg path').getAttribute('d').includes('L')", "the rate is drawn")
-            page.picture(Path(picture), 1100, 640)
+            page.keep_picture("page-dark")
     page.prefer("light")
     texts = {scheme: sum(numbers[-3:]) for scheme, numbers in found.items()}
     assert texts["light"] < 3 * 128 < texts["dark"], found

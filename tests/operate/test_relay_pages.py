@@ -1,10 +1,8 @@
 """The page for browsers of a dispatcher in front of two nginx, and of a sidecar in front of two Redis, with requests under way."""
 
-import os
 import signal
 import threading
 import urllib.request
-from pathlib import Path
 
 import pytest
 
@@ -67,12 +65,6 @@ def show(browser, table: str, rows: int):
                   f"document.querySelectorAll('#rows tr').length === {rows}", f"rows of {table}")
 
 
-def picture(browser, kind: str):
-    """Keeps a picture for docs/images, if the environment names a directory."""
-    if directory := os.environ.get("SHUNT_PICTURES"):
-        browser.picture(Path(directory) / f"page-{kind}.png", 1100, 640)
-
-
 def filtered(browser, text: str, rows: int):
     browser.run(f"(() => {{ const filter = document.getElementById('filter'); filter.value = '{text}'; "
                 "filter.dispatchEvent(new Event('input')); })()")
@@ -92,7 +84,7 @@ def test_a_dispatcher_shows_its_backends(browser, tmp_path):
             opened(browser, admin)
             assert browser.run(TILE.format("backends up")) == "2 of 2"
             assert browser.run("document.getElementById('alerts').innerText").strip() == "None"
-            picture(browser, "dispatcher")
+            browser.keep_picture("page-dispatcher")
             show(browser, "backends", 2)
             addresses = {f"127.0.0.1:{port}" for port in tier.agent_ports}
             assert set(browser.run(COLUMN.format("backend"))) == addresses
@@ -126,7 +118,7 @@ def test_a_sidecar_shows_its_servers(browser, tmp_path):
         with Load(ask):
             opened(browser, f"127.0.0.1:{tier.admin_port}")
             assert browser.run(TILE.format("servers up")) == "2 of 2" and browser.run(TILE.format("applications")) == "1"
-            picture(browser, "sidecar")
+            browser.keep_picture("page-sidecar")
             show(browser, "servers", 2)
             assert set(browser.run(COLUMN.format("server"))) == {f"127.0.0.1:{port}" for port in tier.server_ports}
             browser.until(f"{COLUMN.format('p99 ms')}.every((time) => Number(time) > 0)", "each server has a latency")

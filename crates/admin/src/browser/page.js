@@ -11,7 +11,7 @@ const by = (id) => document.getElementById(id);
 const state = {
   token: null, isLocked: false, isPaused: false, isAsking: false, isDue: false, timer: null,
   version: null, status: null, config: null, configAt: -Infinity, pages: {}, updated: 0,
-  history: [], span: 0, certificates: [], rates: new Map(), view: "overview", tables: {},
+  history: [], span: 0, rates: new Map(), view: "overview", tables: {},
 };
 
 // ---- elements
@@ -93,7 +93,6 @@ async function askAll(now) {
   if (!isKnown) state.pages[view.page] = rows;
   Object.assign(state, { status, history: points(history, performance.now()), span: spanOf(history) });
   if (found) state.rates = rateRows(...found.rated(status), state.rates, now);
-  state.certificates = (status.certificates || []).filter((one) => one.not_after_unix_ms !== null)
     .map((one) => [`{path="${one.path}",use="${one.use}"}`, (one.not_after_unix_ms - Date.now()) / 1000]);
   state.pages.status = status;
   state.pages.config = state.config;
