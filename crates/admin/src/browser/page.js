@@ -93,7 +93,6 @@ async function askAll(now) {
   if (!isKnown) state.pages[view.page] = rows;
   Object.assign(state, { status, history: points(history, performance.now()), span: spanOf(history) });
   if (found) state.rates = rateRows(...found.rated(status), state.rates, now);
-    .map((one) => [`{path="${one.path}",use="${one.use}"}`, (one.not_after_unix_ms - Date.now()) / 1000]);
   state.pages.status = status;
   state.pages.config = state.config;
   state.updated = Date.now();
