@@ -17,7 +17,7 @@ use crate::link::verdict::NODES_TAKE_CERTIFICATES;
 use crate::metrics::Closing;
 
 /// Timer of the next step.
-pub(crate) const TIMER: u64 = 13;
+pub(crate) const TIMER: u64 = 14;
 
 /// The fault of a client under the present configuration.
 enum Fault {
