@@ -5,8 +5,8 @@ use shunt_admin::Label as _;
 use super::histogram::Times;
 use crate::query_end::{End, ErrorKind};
 
-/// Sums over queries. The fields that a query without error or rows changes come first, so that they
-/// share a cache line with the fields before them in a row. The buckets of `times` are the
+/// Sums over queries. The fields that a query without error or rows changes come first, so that
+/// they share a cache line with the fields before them in a row. The buckets of `times` are the
 /// exception.
 #[derive(Clone, Debug, Default)]
 #[repr(C)]
