@@ -29,7 +29,9 @@ pub(crate) fn start(
     let client = shares::client(head);
     let refusal = match agent.places.has_place(client, limits::EXCHANGES_MAX) {
         _ if !is_taken => Some("the agent is ending"),
-        false if agent.places.taken() >= limits::EXCHANGES_MAX => Some("the agent has too many requests"),
+        false if agent.places.taken() >= limits::EXCHANGES_MAX => {
+            Some("the agent has too many requests")
+        }
         false => Some("the agent has too many requests of this address"),
         true => None,
     };

@@ -51,9 +51,7 @@ pub(crate) fn choose(
         let up = || backends.iter().filter(|backend| backend.is_up());
         return Err(match up().count() {
             0 => "no backend can be reached",
-            _ if up().all(is_full) => {
-                "all backends have too many requests"
-            }
+            _ if up().all(is_full) => "all backends have too many requests",
             _ => "all backends have too many requests of this address",
         });
     };

@@ -25,7 +25,7 @@ pub use address::{
     ADMIN_PORT, Admin, Advertise, CQL_PORT, HttpAddress, LOCKS_HTTP_PORT, Listen, Listeners,
     LocksHttp, split_host_port,
 };
-pub use bounds::{DAY_MS, FRAME_BYTES_LIMIT, STREAMS_MAX};
+pub use bounds::*;
 pub use collector::Collector;
 pub use identity::{Identities, Identity};
 pub(crate) use identity::{Reading, takes_certificates};
@@ -52,7 +52,6 @@ use shunt_tls::{ClientAuth, Verify};
 
 use crate::limits;
 use Allowed::{Form, Numbers, Tables, WordOr};
-use bounds::PATIENCE_MS_MIN;
 use option::{AsText, MaybeNumber, default_value, options};
 
 // An option is its field, with its help text as comment, and
@@ -595,8 +594,7 @@ options! {
     /// Logins with nodes of clients that a certificate identifies
     identity: Identities {
         kind: Identities, value: "TABLE", default: Identities::default() => "",
-        allowed: Tables("tables `[[identity]]` at the end of the file", &identity::EXAMPLE),
-        change: OnReload,
+        allowed: Tables("tables `[[identity]]` at the end", &identity::EXAMPLE), change: OnReload,
         manual: "In the file alone. Needs `tls_client_ca`. The proxy reads the files named there again on a reload, and every minute. [Set-up](identities.md)",
     }
 }

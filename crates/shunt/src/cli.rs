@@ -4,8 +4,8 @@ use clap::{Args, Parser, Subcommand};
 use shunt_bench::cli::BenchCommand;
 
 use crate::console::{
-    Alerts, Clients, Connections, Drain, FailedLogins, Hot, Kick, LogLevel, Nodes, Options, Queries,
-    Ready, Reload, Slow, Top,
+    Alerts, Clients, Connections, Drain, FailedLogins, Hot, Kick, LogLevel, Nodes, Options,
+    Queries, Ready, Reload, Slow, Top,
 };
 use crate::doctor::Doctor;
 use crate::fleet::Fleet;

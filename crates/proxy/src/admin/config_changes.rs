@@ -145,7 +145,9 @@ impl ConfigChanges {
                 None => return Some(refused("`level` is missing")),
             },
             SET_OPTION => match option(parameters) {
-                Ok((name, value)) => Box::new(|answer| ConfigChange::SetOption { name, value, answer }),
+                Ok((name, value)) => {
+                    Box::new(|answer| ConfigChange::SetOption { name, value, answer })
+                }
                 Err(why) => return Some(refused(why)),
             },
             _ => return None,
@@ -249,7 +251,9 @@ mod tests {
         drop(given_up);
         for change in [&mut first, &mut second] {
             assert!(poll(change).is_pending());
-            let Ok(ConfigChange::LogLevel(level, answer)) = taken.try_recv() else { panic!("an order") };
+            let Ok(ConfigChange::LogLevel(level, answer)) = taken.try_recv() else {
+                panic!("an order")
+            };
             assert!(taken.try_recv().is_err(), "one at a time");
             answer.send(Ok(json!({ "level": level })));
             assert_eq!(poll(change), Poll::Ready(Ok(json!({ "level": "debug" }))));
