@@ -49,6 +49,10 @@ pub(crate) const ROWS_TOGETHER: usize = 16;
 /// Most bytes of the rows that the conditions of a batch read, if they are more than those.
 pub(crate) const CONDITIONS_BYTES_MAX: usize = 64 << 20;
 
+/// Most bytes of a request's writes, with their keys, if its statements have several: for `IN`, or
+/// for rows of counters that are read before they are deleted.
+pub(crate) const GATHERED_BYTES_MAX: usize = 64 << 20;
+
 /// Most writes of one turn that an event loop gathers before it executes them and requests a sync.
 pub(crate) const GATHERED_WRITES_MAX: usize = 64;
 

@@ -46,6 +46,8 @@ pub(crate) struct Effort {
     who: Who,
     records: Cell<usize>,
     bytes: Cell<usize>,
+    /// Bytes of the writes of statements that have several.
+    gathered: Cell<usize>,
     ends: Ends,
     /// Partition lock that the request will wait for.
     lock: Cell<Option<usize>>,
@@ -57,6 +59,7 @@ impl Effort {
             who,
             records: Cell::new(records),
             bytes: Cell::new(bytes),
+            gathered: Cell::new(0),
             ends,
             lock: Cell::new(None),
         }
@@ -139,6 +142,19 @@ impl Effort {
         }
     }
 
+    /// Must be called before a write with this many bytes is kept, if it is one of several for the
+    /// same statement: a short request may ask for any number of them.
+    pub(crate) fn will_gather(&self, bytes: usize) -> Result<(), CqlError> {
+        self.gathered.set(self.gathered.get().saturating_add(bytes));
+        if self.gathered.get() <= limits::GATHERED_BYTES_MAX {
+            return Ok(());
+        }
+        let bytes_max = limits::GATHERED_BYTES_MAX;
+        Err(CqlError::Invalid(format!(
+            "the rows that this request writes have more than {bytes_max} bytes with their keys: use several requests"
+        )))
+    }
+
     /// Checks whether the request may continue.
     fn check_end(&self) -> Result<(), CqlError> {
         let over = self.ends.until.is_some_and(|until| Instant::now() >= until);
@@ -202,6 +218,15 @@ mod tests {
             worker.has_read_bytes(limits::WORKER_BYTES + 1),
             Err(CqlError::WouldWait { long: true })
         );
+    }
+
+    #[test]
+    fn the_writes_that_one_request_gathers_are_limited_whoever_executes_it() {
+        for effort in [Effort::of_a_loop(), Effort::of_a_long_worker(Ends::default())] {
+            let half = limits::GATHERED_BYTES_MAX / 2;
+            assert_eq!((effort.will_gather(half), effort.will_gather(half)), (Ok(()), Ok(())));
+            assert!(matches!(effort.will_gather(2), Err(CqlError::Invalid(_))));
+        }
     }
 
     #[test]

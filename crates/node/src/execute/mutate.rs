@@ -13,7 +13,7 @@ use std::ops::Bound as RangeBound;
 
 use super::bindings::Bound;
 use super::changes::{CellReader, apply};
-use super::effort::Effort;
+use super::effort::{Effort, bytes_of_row};
 use super::fragment::{FragmentMaker, ListPositions, WriteTime};
 use super::intervals::{Interval, Intervals};
 use super::json::JsonRow;
@@ -270,9 +270,13 @@ impl<'a> Mutator<'a> {
                 writes.push(self.write(partition, Place::Static, Fragment::Row(statics))?);
             }
         }
+        let are_many = plan.has_partition_in() || rows.len() > 1;
         for (clustering, values) in &rows {
             let mut row = self.row_at(partition, clustering)?;
             if !row.is_empty() {
+                if are_many {
+                    self.will_gather(partition, clustering, Some(&row))?;
+                }
                 row.cells.extend(keys::as_written(self.table(), values, self.time.timestamp));
                 writes.push(self.write(
                     partition,
@@ -322,6 +326,17 @@ impl<'a> Mutator<'a> {
         Ok(row)
     }
 
+    /// Counts one of several writes of a statement. Each has copies of its keys and values.
+    fn will_gather(
+        &self,
+        partition: &Partition,
+        clustering: &[u8],
+        row: Option<&Row>,
+    ) -> Result<(), CqlError> {
+        let keys = partition.key.len() + clustering.len();
+        self.effort.will_gather(size_of::<Write>() + keys + row.map_or(0, bytes_of_row))
+    }
+
     fn write(
         &self,
         partition: &Partition,
@@ -359,7 +374,12 @@ impl<'a> Mutator<'a> {
             return Ok(());
         }
         if given == table.clustering_len {
-            for (clustering, values) in self.rows()? {
+            let rows = self.rows()?;
+            let are_many = self.plan.has_partition_in() || rows.len() > 1;
+            for (clustering, values) in rows {
+                if are_many {
+                    self.will_gather(partition, clustering, None)?;
+                }
                 let cells =
                     keys::as_written(table, values, deletion.timestamp).into_iter().collect();
                 let row = Row { deletion: Some(deletion), cells, ..Row::default() };
@@ -414,6 +434,7 @@ impl<'a> Mutator<'a> {
         while let Some((clustering, row)) = rows.next()? {
             self.effort.has_read(Some(&row))?;
             if whole || intervals.contains(&clustering) {
+                self.will_gather(partition, &clustering, None)?;
                 writes.push(self.write(partition, Place::Row(clustering.to_vec()), deleted())?);
             }
         }

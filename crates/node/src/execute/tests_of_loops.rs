@@ -408,6 +408,41 @@ fn a_condition_on_static_columns_ends_with_its_client() {
     assert_eq!(done.opcode, opcode::ERROR);
 }
 
+/// A short statement must not take the memory of all its rows with their keys.
+#[test]
+fn the_writes_of_one_statement_are_limited_in_bytes() {
+    let mut this = Loop::new();
+    let table = "CREATE TABLE k.n (p text, c int, n counter, PRIMARY KEY (p, c))";
+    assert_eq!(this.patiently(table).0, opcode::RESULT);
+    let key = "k".repeat(60_000);
+    let rows = limits::GATHERED_BYTES_MAX / key.len() + 10;
+    for row in 0..rows {
+        let text = format!("UPDATE k.n SET n = n + 1 WHERE p = '{key}' AND c = {row}");
+        assert_eq!(this.patiently(&text).0, opcode::RESULT);
+    }
+    let written = this.written();
+    let (op, body) = this.patiently(&format!("DELETE FROM k.n WHERE p = '{key}'"));
+    assert_eq!(op, opcode::ERROR);
+    let error = ErrorMessage::decode(VERSION, &body).expect("an error");
+    assert!(
+        error.code == error_code::INVALID && error.message.contains("several requests"),
+        "{error:?}"
+    );
+    assert_eq!(this.written(), written);
+    // A value counts for each row that it is written to.
+    let keys: Vec<String> = (0..2_000).map(|key| format!("'{key}'")).collect();
+    let table = "CREATE TABLE k.v (p text PRIMARY KEY, v text)";
+    assert_eq!(this.patiently(table).0, opcode::RESULT);
+    let written = this.written();
+    let all = format!("UPDATE k.v SET v = '{key}' WHERE p IN ({})", keys.join(", "));
+    let (op, body) = this.patiently(&all);
+    assert_eq!(op, opcode::ERROR);
+    let error = ErrorMessage::decode(VERSION, &body).expect("an error");
+    assert!(error.code == error_code::INVALID && this.written() == written, "{error:?}");
+    let few = format!("DELETE FROM k.n WHERE p = '{key}' AND c < 100");
+    assert_eq!(this.patiently(&few).0, opcode::RESULT);
+}
+
 /// Values of counters, and timestamps under which a conditional write would be invisible, are found
 /// by reading whole partitions.
 #[test]
