@@ -261,6 +261,37 @@ fn an_operator_closes_a_client_that_is_away_with_errors() {
     assert_eq!(counted(&scene).sent, 1, "the client was not away");
 }
 
+/// The place of a gone node's agent is free, and the node is served through its agent again if it
+/// comes back.
+#[test]
+fn agents_of_nodes_that_leave_the_ring_are_forgotten() {
+    let mut scene = scene(7, Options { window_bytes: 65_536..65_537, ..Options::calm() }, 64 << 10);
+    scene.add_client(|client| {
+        (client.value_bytes, client.outstanding, client.keyed_only) = (300_000, 4, true);
+    });
+    scene.wait_ready(10 * SECOND);
+    let connected = |scene: &Scene| scene.metrics[0].handover.agents.get();
+    for _ in 0..3 {
+        scene.world.run_for(SECOND);
+        let sent = counted(&scene).sent;
+        scene.work(60, 60 * SECOND);
+        assert!(connected(&scene) == 3 && counted(&scene).sent > sent, "{:?}", counted(&scene));
+        scene.known[2] = false;
+        scene.post_cluster();
+        scene.world.run_for(5 * SECOND);
+        scene.work(60, 60 * SECOND);
+        assert_eq!(connected(&scene), 2);
+        let agent = scene.world.host(scene.agents[2]);
+        assert!(agent.control_connections().is_empty());
+        scene.known[2] = true;
+        scene.post_cluster();
+        scene.world.run_for(5 * SECOND);
+    }
+    assert_eq!((scene.sum(|client| client.tally.losses), counted(&scene).broken), (0, 0));
+    scene.check_memory();
+    scene.check_at_rest();
+}
+
 /// Kills, pauses and restarts agents, and cuts proxies off from them.
 fn torment(scene: &mut Scene, seed: u64, chaos: &mut Chaos) {
     let mut random = Random::new(seed ^ 0x0061_6765_6e74);

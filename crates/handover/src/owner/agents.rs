@@ -57,6 +57,12 @@ impl Owner {
         }
     }
 
+    /// True if a connection is at this agent, or on its way there or back.
+    #[must_use]
+    pub fn uses(&self, id: AgentId) -> bool {
+        self.moves.values().any(|known| known.agent == id)
+    }
+
     /// Notes a steering entry found at the start of this process: an agent will claim the
     /// connection, or it is closed.
     pub fn found_pinned(&mut self, now_ms: u64, flow: Flow) {

@@ -1,28 +1,28 @@
 //! Control connections to the agents: opened, kept, and reopened when they are lost.
 
-use std::net::SocketAddr;
+use std::collections::HashSet;
+use std::net::{IpAddr, SocketAddr};
 
 use shunt_handover::message::{Message, Read, Ticket};
+use shunt_handover::owner::AgentId;
 use shunt_reactor::{CloseReason, Io, SessionFault};
 use tracing::{debug, info, warn};
 
 use super::connections;
-use super::state::{Agent, Control};
+use super::state::Control;
 use crate::core::{Core, Peer};
 use crate::limits;
 
 /// Notes the agents of the ring's nodes, and connects to them.
 pub(crate) fn tick(core: &mut Core, io: &mut Io) {
+    forget_gone(core, io);
     let Core { handover: Some(handover), router, connections, context, .. } = core else { return };
     if let Some(cluster) = &router.cluster {
         for node in cluster.routing.local_nodes() {
             let Some(node) = cluster.routing.node(*node) else { continue };
             let address = SocketAddr::new(node.address.ip(), context.config.handover_agent_port);
-            if !handover.of_host.contains_key(&address.ip())
-                && handover.agents.len() < limits::AGENTS_MAX
-            {
-                handover.of_host.insert(address.ip(), handover.agents.len() as u32);
-                handover.agents.push(Agent::new(address));
+            if !handover.of_host.contains_key(&address.ip()) {
+                handover.add_agent(address);
             }
         }
     }
@@ -69,6 +69,40 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io) {
     }
     for (index, why) in ended {
         end(core, io, index, why);
+    }
+}
+
+/// Forgets the agents of nodes that have left the ring, once no connection is with them, so that
+/// nobody connects to them any more and agents of other nodes get their places.
+fn forget_gone(core: &mut Core, io: &mut Io) {
+    let (Some(handover), Some(cluster)) = (core.handover.as_deref(), &core.router.cluster) else {
+        return;
+    };
+    let nodes = cluster.routing.local_nodes().iter();
+    let hosts: HashSet<IpAddr> = nodes
+        .filter_map(|node| cluster.routing.node(*node))
+        .map(|node| node.address.ip())
+        .collect();
+    let gone: Vec<(IpAddr, u32)> = handover
+        .of_host
+        .iter()
+        .filter(|(host, index)| !hosts.contains(*host) && !handover.owner.uses(AgentId(**index)))
+        .map(|(host, index)| (*host, *index))
+        .collect();
+    for (host, index) in gone {
+        if core.links.iter().any(|(_, link)| link.via == Some(index)) {
+            continue;
+        }
+        let Some(handover) = core.handover.as_deref_mut() else { return };
+        let Some(agent) = handover.agents.get_mut(index as usize) else { continue };
+        let control = std::mem::replace(&mut agent.control, Control::Down { until_ns: u64::MAX });
+        handover.of_host.remove(&host);
+        handover.free.push(index);
+        if let Control::Opening { conn, .. } | Control::Open { conn, .. } = control {
+            core.connections.forget(conn);
+            io.close(conn);
+            connections::control_lost(core, io, index);
+        }
     }
 }
 

@@ -24,7 +24,7 @@ mod state;
 pub(crate) mod policy;
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use shunt_handover::Flow;
 use shunt_handover::message::Ticket;
@@ -35,6 +35,8 @@ use shunt_handover::session::{
 pub use shunt_handover::{Anywhere, Clients, Steer};
 
 use state::{Agent, Away, Offer};
+
+use crate::limits;
 
 /// Fills a buffer from the operating system's generator; in a simulation from its seed.
 pub type Random = Box<dyn FnMut(&mut [u8]) + Send>;
@@ -63,6 +65,8 @@ pub(crate) struct Handover {
     pub(crate) agents: Vec<Agent>,
     /// Index of each agent, by its host.
     pub(super) of_host: HashMap<IpAddr, u32>,
+    /// Indexes of agents whose nodes have left the ring.
+    free: Vec<u32>,
     owner: Owner,
     offers: HashMap<Ticket, Offer>,
     away: HashMap<Flow, Away>,
@@ -78,11 +82,26 @@ impl Handover {
             is_off: false,
             agents: Vec::new(),
             of_host: HashMap::new(),
+            free: Vec::new(),
             owner,
             offers: HashMap::new(),
             away: HashMap::new(),
             left: Vec::new(),
         }
+    }
+
+    /// Adds the agent at an address, if there is room.
+    fn add_agent(&mut self, address: SocketAddr) {
+        let index = match self.free.pop() {
+            Some(index) => index,
+            None if self.agents.len() >= limits::AGENTS_MAX => return,
+            None => {
+                self.agents.push(Agent::new(address));
+                self.agents.len() as u32 - 1
+            }
+        };
+        self.agents[index as usize] = Agent::new(address);
+        self.of_host.insert(address.ip(), index);
     }
 
     /// Makes the handshake of a new connection to an agent.

@@ -7,12 +7,13 @@
 use super::{assert_none, paths, rust_files};
 
 /// The files with walks, the number of them, and the event that they belong to.
-const WALKS: [(&str, usize, &str); 15] = [
+const WALKS: [(&str, usize, &str); 16] = [
     ("client/deadlines.rs", 4, "the tick"),
     ("client/final_errors.rs", 1, "`shunt kick`, 128 of them at a time"),
     ("client/login.rs", 2, "the tick: expire_switches"),
     ("drain.rs", 4, "the start of a drain, and the end"),
     ("fleet/forwarding/open.rs", 1, "a request for another proxy, over few links to proxies"),
+    ("handover/agents.rs", 1, "the tick after a node has left the ring"),
     ("handover/links.rs", 1, "the tick"),
     ("link/client_certificate.rs", 1, "a reload"),
     ("link/lifecycle.rs", 1, "the end: close_all"),
