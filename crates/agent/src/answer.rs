@@ -414,6 +414,7 @@ pub(crate) fn closed(agent: &mut Agent, io: &mut Io, upstream: usize, reason: Cl
     let Some(exchange) = exchange else { return };
     let Some(state) = agent.exchanges.get_mut(exchange) else { return };
     state.upstream = None;
+    agent.held.remove(state.client, !state.request_is_complete);
     let server = agent.options.upstream;
     if may_end && reason == CloseReason::Peer {
         state.answer.is_complete = true;

@@ -27,6 +27,7 @@ mod admin;
 mod answer;
 mod ask;
 mod effects;
+mod held;
 mod offers;
 mod limits;
 mod line;

@@ -2,6 +2,7 @@
 
 use shunt_reactor::Io;
 
+use crate::held::Held;
 use crate::limits;
 use crate::shares;
 use crate::state::{Agent, Exchange, Peer, Upstream};
@@ -43,6 +44,7 @@ fn join(agent: &mut Agent, io: &mut Io, exchange: usize, upstream: usize) {
         return;
     };
     connection.exchange = Some(exchange);
+    agent.held.add(state.client, !state.request_is_complete);
     state.upstream = Some(upstream);
     state.deadline_ns = io.now_ns() + agent.options.upstream_timeout_ns;
     io.output(connection.conn).extend_from_slice(&state.request);
@@ -130,14 +132,18 @@ pub(crate) fn share(agent: &Agent, is_full: bool) -> usize {
     (agent.options.upstream_connections_max / if is_full { 2 } else { 4 }).max(1)
 }
 
-/// Exchanges that have connections.
-pub(crate) fn with_connections(agent: &Agent) -> impl Iterator<Item = &Exchange> {
-    agent.upstreams.iter().filter_map(|(_, upstream)| agent.exchanges.get(upstream.exchange?))
+/// True if the connections are counted rightly.
+pub(crate) fn is_counted(agent: &Agent) -> bool {
+    let upstreams = agent.upstreams.iter();
+    let states = upstreams.filter_map(|(_, upstream)| agent.exchanges.get(upstream.exchange?));
+    let mut held = Held::default();
+    states.for_each(|state| held.add(state.client, !state.request_is_complete));
+    held == agent.held
 }
 
 /// Connections in use by incomplete requests.
 fn under_way(agent: &Agent) -> usize {
-    with_connections(agent).filter(|state| !state.request_is_complete).count()
+    agent.held.uploads.sum()
 }
 
 /// True if one more incomplete request may have a connection now.

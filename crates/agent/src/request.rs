@@ -129,6 +129,9 @@ fn bound_waiting(agent: &mut Agent, io: &mut Io) {
 /// Marks a request's body as complete.
 pub(crate) fn end(agent: &mut Agent, io: &Io, exchange: usize) {
     let Some(state) = agent.exchanges.get_mut(exchange) else { return };
+    if state.upstream.is_some() && !state.request_is_complete {
+        agent.held.complete(state.client);
+    }
     state.request_is_complete = true;
     state.pace.request_ended();
     state.wait_until(io.now_ns() + agent.options.upstream_timeout_ns);
@@ -171,6 +174,9 @@ pub(crate) fn fail(agent: &mut Agent, io: &mut Io, exchange: usize, status: u16,
 pub(crate) fn forget(agent: &mut Agent, exchange: usize) -> Option<usize> {
     let state = agent.exchanges.try_remove(exchange)?;
     agent.places.remove(state.client);
+    if state.upstream.is_some() {
+        agent.held.remove(state.client, !state.request_is_complete);
+    }
     if state.is_taken {
         connections::without_answer(agent, exchange, state.direct);
     }

@@ -18,6 +18,7 @@ use std::net::IpAddr;
 use shunt_handover::turns::ClientKey;
 use shunt_reactor::{ClientHost, Io};
 
+use crate::held::Counts;
 use crate::limits;
 use crate::line::Line;
 use crate::pool;
@@ -38,7 +39,7 @@ struct Shares<'a> {
     agent: &'a Agent,
     now_ns: u64,
     share: usize,
-    held: HashMap<ClientKey, usize>,
+    held: &'a Counts,
     /// Connections of all limited clients together.
     of_limited: usize,
 }
@@ -47,27 +48,29 @@ impl<'a> Shares<'a> {
     /// Shares of all connections.
     fn of_all(agent: &'a Agent, now_ns: u64) -> Self {
         let share = (agent.options.upstream_connections_max / 2).max(1);
-        Self::new(agent, now_ns, share, |_| true)
+        Self::new(agent, now_ns, share, &agent.held.all)
     }
 
     /// Shares of the connections with uploads.
     fn of_uploads(agent: &'a Agent, now_ns: u64) -> Self {
-        Self::new(agent, now_ns, (pool::share(agent, true) / 2).max(1), is_upload)
+        Self::new(agent, now_ns, (pool::share(agent, true) / 2).max(1), &agent.held.uploads)
     }
 
-    fn new(agent: &'a Agent, now_ns: u64, share: usize, counts: fn(&Exchange) -> bool) -> Self {
-        let mut held: HashMap<ClientKey, usize> = HashMap::new();
-        for state in pool::with_connections(agent).filter(|state| counts(state)) {
-            *held.entry(state.client).or_default() += 1;
-        }
-        let of_limited = held.iter().filter(|(client, _)| is_limited(agent, now_ns, **client));
-        let of_limited = of_limited.map(|(_, count)| count).sum();
+    fn new(agent: &'a Agent, now_ns: u64, share: usize, held: &'a Counts) -> Self {
+        let of_one = |client: ClientKey| match is_limited(agent, now_ns, client) {
+            true => held.of(client),
+            false => 0,
+        };
+        let of_limited = match agent.limited.len() < held.clients_count() {
+            true => agent.limited.keys().copied().map(of_one).sum(),
+            false => held.clients().map(of_one).sum(),
+        };
         Self { agent, now_ns, share, held, of_limited }
     }
 
     /// Connections that a client lacks to its share. Limited clients have one share together.
     fn lacks(&self, client: ClientKey) -> usize {
-        let own = self.share.saturating_sub(self.held.get(&client).copied().unwrap_or(0));
+        let own = self.share.saturating_sub(self.held.of(client));
         match is_limited(self.agent, self.now_ns, client) {
             true => own.min(self.share.saturating_sub(self.of_limited)),
             false => own,
@@ -155,6 +158,7 @@ pub(crate) fn may_have(agent: &Agent, now_ns: u64, state: &Exchange) -> bool {
 
 /// Breaks off what clients hold up while others wait for the connections.
 pub(crate) fn tick(agent: &mut Agent, io: &mut Io) {
+    debug_assert!(pool::is_counted(agent), "connections are counted wrongly");
     look_at_paces(agent, io);
     if !agent.uploads.full.is_empty() && !pool::may_begin(agent, true) {
         break_uploads_off(agent, io);

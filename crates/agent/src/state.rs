@@ -14,6 +14,7 @@ use shunt_reactor::{ClientHost, ConnId, HostShares, Peers};
 use shunt_wire::http1::{BodyReader, Framing, HeadReader};
 use slab::Slab;
 
+use crate::held::Held;
 use crate::limits;
 use crate::line::Line;
 use crate::link::Link;
@@ -37,6 +38,8 @@ pub struct Agent {
     /// Places of exchanges, by the hosts of their clients.
     pub(crate) places: HostShares<ClientKey>,
     pub(crate) upstreams: Slab<Upstream>,
+    /// Connections to the server that exchanges have.
+    pub(crate) held: Held,
     /// Proxies' links to a CQL server.
     pub(crate) links: Slab<Link>,
     /// Large answers taken out of links.
@@ -310,6 +313,7 @@ impl Agent {
             exchanges: Slab::new(),
             places: HostShares::default(),
             upstreams: Slab::new(),
+            held: Held::default(),
             links: Slab::new(),
             kept: Answers::default(),
             idle: Vec::new(),
