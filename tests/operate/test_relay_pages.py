@@ -92,6 +92,8 @@ def test_a_dispatcher_shows_its_backends(browser, tmp_path):
             browser.until(f"{COLUMN.format('p99 ms')}.some((time) => Number(time) > 0)", "a backend has a latency")
             filtered(browser, str(tier.agent_ports[1]), 1)
             filtered(browser, "", 2)
+            show(browser, "hosts", 1)
+            assert browser.run(COLUMN.format("client")) == ["127.0.0.1"]
             show(browser, "ways", 1)
             assert browser.run(COLUMN.format("name")) == ["relayed"]
         tier.signal("agent-1", signal.SIGKILL)
@@ -124,6 +126,9 @@ def test_a_sidecar_shows_its_servers(browser, tmp_path):
             browser.until(f"{COLUMN.format('p99 ms')}.every((time) => Number(time) > 0)", "each server has a latency")
             filtered(browser, str(tier.server_ports[0]), 1)
             filtered(browser, "", 2)
+            show(browser, "applications", 1)
+            browser.until(f"Number({COLUMN.format('requests')}[0]) > 0", "its commands are counted")
+            show(browser, "servers", 2)
             tier.stop("redis-1", signal.SIGKILL)
             browser.until(f"JSON.stringify({COLUMN.format('state')}.sort()) === '[\"down\",\"up\"]'", "the server is down")
             browser.run("document.querySelector('#nav a').click()")

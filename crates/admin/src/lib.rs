@@ -16,6 +16,7 @@ mod exemplars;
 mod histogram;
 mod history;
 mod host;
+mod hosts;
 mod liveness;
 mod loops;
 #[cfg(all(test, feature = "loom"))]
@@ -33,6 +34,7 @@ pub use exemplars::Exemplar;
 pub use histogram::{BUCKETS, Histogram, Snapshot};
 pub use history::Reading;
 pub use host::is_meant;
+pub use hosts::{HostConnection, HostMetrics, Hosts};
 pub use liveness::Heartbeats;
 pub use loops::Loops;
 pub use pages::{Access, Change, MetricState, Pages, Part, Refusal, State};

@@ -8,8 +8,8 @@ use std::time::Instant;
 
 use serde_json::json;
 use shunt_admin::{
-    Counter, Encoder, Gauge, Histogram, Json, Loops, Map, Part, Reading, Snapshot, State, Unit,
-    Value,
+    Counter, Encoder, Gauge, Histogram, Hosts, Json, Loops, Map, Part, Reading, Snapshot, State,
+    Unit, Value,
 };
 
 use crate::metrics::{BackendMetrics, Ended, Metrics, NotSalvagedFor, Way, Why};
@@ -259,6 +259,7 @@ impl Part for DispatchAdmin {
             "microseconds": times.collect::<Map<_, _>>(),
             "errors": self.loops.sum(|metrics| metrics.errors.get()),
             "backends": backends,
+            "client_hosts": Hosts::show(self.loops.each().map(|metrics| &metrics.hosts)),
         } });
         Box::pin(std::future::ready(state))
     }

@@ -128,6 +128,9 @@ fn start(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, request: &Requ
     }
     let ticket = dispatcher.ticket();
     let Some(state) = dispatcher.clients.get_mut(client) else { return };
+    if let Some(host) = &state.host {
+        host.requests.add(1);
+    }
     let mut head = Vec::new();
     request.forward(&[("X-Forwarded-For", &state.address.to_string())], &mut head);
     let key = state.key();

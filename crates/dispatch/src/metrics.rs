@@ -1,7 +1,7 @@
 //! Metrics of a dispatcher: counts since its start, and current levels. Each event loop writes its
 //! own; the admin thread reads them.
 
-use shunt_admin::{Counter, Family, Gauge, Histogram, labels};
+use shunt_admin::{Counter, Family, Gauge, Histogram, Hosts, labels};
 use shunt_handover::owner::{Gone, NotSalvaged, Outcome, Relayed};
 
 use crate::state::Exchange;
@@ -129,6 +129,8 @@ pub struct Metrics {
     pub absence: Histogram,
     /// Time from a connection's return until it is restored: the last part of `absence`.
     pub restore: Histogram,
+    /// Hosts of the clients.
+    pub hosts: Hosts,
     /// Metrics of each agent, in the order of the options.
     pub backends: Vec<BackendMetrics>,
 }

@@ -20,6 +20,9 @@ pub(crate) fn error(
     let Some(state) = dispatcher.clients.get_mut(client) else { return };
     debug!(client = %state.address, status, text, "an error is answered");
     dispatcher.metrics.errors.add(1);
+    if let Some(host) = &state.host {
+        host.errors.add(1);
+    }
     let goes_on = exchange.is_some_and(|exchange| exchange.keep_alive && exchange.body.is_none());
     let goes_on = goes_on && !dispatcher.is_draining;
     let to_head = exchange.is_some_and(|exchange| exchange.to_head);

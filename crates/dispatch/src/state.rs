@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
+use shunt_admin::HostConnection;
 use shunt_handover::message::{Decoder, Encoder, Message, Ticket};
 use shunt_handover::outage::Reasons;
 use shunt_handover::owner::{Owner, OwnerLimits};
@@ -81,6 +82,8 @@ pub(crate) struct Client {
     pub(crate) flow: Flow,
     pub(crate) place: Place,
     pub(crate) address: IpAddr,
+    /// The connection among those of its host, once it is in the table of clients.
+    pub(crate) host: Option<HostConnection>,
     pub(crate) reader: HeadReader,
     /// The head of a request has begun.
     pub(crate) is_in_head: bool,
@@ -245,8 +248,9 @@ impl Dispatcher {
         self.peers.set(conn, peer);
     }
 
-    pub(crate) fn insert_client(&mut self, client: Client) -> usize {
+    pub(crate) fn insert_client(&mut self, mut client: Client) -> usize {
         let flow = client.flow;
+        client.host = Some(self.metrics.hosts.connect(client.address));
         let key = self.clients.insert(client);
         self.of_flow.insert(flow, key);
         self.options.clients.came(flow);
@@ -311,6 +315,7 @@ impl Client {
             flow,
             place,
             address,
+            host: None,
             reader,
             is_in_head,
             deadline_ns,

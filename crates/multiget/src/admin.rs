@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use serde_json::json;
-use shunt_admin::{Encoder, Json, Loops, Map, Part, Reading, Snapshot, State};
+use shunt_admin::{Encoder, Hosts, Json, Loops, Map, Part, Reading, Snapshot, State};
 
 use crate::metrics::{ClientGauges, ServerState, ShimMetrics, SidecarMetrics, Why};
 use crate::mode::Mode;
@@ -284,6 +284,8 @@ impl Part for SidecarAdmin {
             "split_failed".to_owned(),
             self.loops.sum(|metrics| metrics.split_failed.get()).into(),
         );
+        let hosts = Hosts::show(self.loops.each().map(|metrics| &metrics.hosts));
+        state.insert("client_hosts".to_owned(), hosts);
         let under_way = self.loops.sum(|metrics| metrics.under_way.get());
         state.insert("under_way".to_owned(), under_way.into());
         state.insert("silent".to_owned(), self.loops.sum(|metrics| metrics.silent.get()).into());

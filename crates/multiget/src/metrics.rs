@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use shunt_admin::{Counter, Family, Gauge, Histogram, labels};
+use shunt_admin::{Counter, Family, Gauge, Histogram, Hosts, labels};
 
 use crate::client::Counts;
 use crate::shim::Rejected;
@@ -145,6 +145,8 @@ pub struct SidecarMetrics {
     pub counts: ClientGauges,
     /// States of servers.
     pub servers: ServerStates,
+    /// Hosts of the applications.
+    pub hosts: Hosts,
 }
 
 /// [`Counts`] for another thread to read.

@@ -11,7 +11,7 @@ const by = (id) => document.getElementById(id);
 const state = {
   token: null, isLocked: false, isPaused: false, isAsking: false, isDue: false, timer: null,
   version: null, status: null, config: null, configAt: -Infinity, pages: {}, updated: 0,
-  history: [], span: 0, rates: new Map(), view: "overview", tables: {},
+  history: [], span: 0, rates: [], view: "overview", tables: {},
 };
 
 // ---- elements
@@ -31,7 +31,7 @@ function write(target, content) {
 const PROXY = {
   name: "proxy", subject: "queries", latency: "Latency",
   tables: ["nodes", "clients", "connections", "links", "logins", "certificates", "queries", "slow", "hot", "options"],
-  rated: (status) => [status.ring ? status.ring.nodes : [], "host_id", "queries"], tiles: proxyTiles,
+  rated: (status) => [[status.ring ? status.ring.nodes : [], "host_id", "queries"]], tiles: proxyTiles,
   alerts: (status) => alerts(status),
 };
 const NAMES = { agent: "agent", shim: "shim", store: "embedded nodes" };
@@ -92,7 +92,7 @@ async function askAll(now) {
   if (isConfigDue) Object.assign(state, { config, configAt: now });
   if (!isKnown) state.pages[view.page] = rows;
   Object.assign(state, { status, history: points(history, performance.now()), span: spanOf(history) });
-  if (found) state.rates = rateRows(...found.rated(status), state.rates, now);
+  if (found) state.rates = found.rated(status).map((rows, index) => rateRows(...rows, state.rates[index] || new Map(), now));
   state.pages.status = status;
   state.pages.config = state.config;
   state.updated = Date.now();

@@ -44,6 +44,23 @@ Object.assign(TABLES, {
   },
 });
 
+// Both have the hosts of their clients in the same form.
+const hosts = (title, heading, part) => ({
+  title, page: "status", sort: ["requests/s", -1], key: (row) => [row.address], rows: (page) => part(page).client_hosts.hosts,
+  others: (page) => {
+    const { others } = part(page).client_hosts;
+    return others.connections + others.requests > 0 ? [{ address: "(others)", ...others }] : [];
+  },
+  columns: [
+    column(heading, "address"), column("connections", "connections", number), column("requests/s", "rate", decimal),
+    column("requests", "requests", number), column("errors", "errors", number),
+  ],
+});
+Object.assign(TABLES, {
+  hosts: hosts("Clients", "client", (page) => page.dispatcher),
+  applications: hosts("Applications", "application's host", (page) => page.multiget),
+});
+
 function relayAlerts(status) {
   const found = [];
   const add = (what, advice, rule = "") => found.push({ what, advice, rule, isQuiet: false });
@@ -66,8 +83,9 @@ function relayAlerts(status) {
 
 const RELAYS = {
   dispatcher: {
-    name: "dispatcher", subject: "answers", latency: "Time to the head of an answer", tables: ["backends", "ways"],
-    rated: (status) => [status.dispatcher.backends, "address", "requests"], alerts: relayAlerts,
+    name: "dispatcher", subject: "answers", latency: "Time to the head of an answer", tables: ["backends", "ways", "hosts"],
+    rated: ({ dispatcher }) => [[dispatcher.backends, "address", "requests"], [dispatcher.client_hosts.hosts, "address", "requests"]],
+    alerts: relayAlerts,
     tiles: ({ dispatcher }) => [
       ["clients", number(dispatcher.clients)], ["with agents", number(dispatcher.away)],
       ["handed over", shareOf(dispatcher.answers_handed_over, dispatcher.answers_handed_over + dispatcher.answers_relayed)],
@@ -75,8 +93,9 @@ const RELAYS = {
     ],
   },
   multiget: {
-    name: "sidecar", subject: "commands", latency: "Latency of GET and MGET", tables: ["servers"],
-    rated: (status) => [status.multiget.servers, "server", "answers"], alerts: relayAlerts,
+    name: "sidecar", subject: "commands", latency: "Latency of GET and MGET", tables: ["servers", "applications"],
+    rated: ({ multiget }) => [[multiget.servers, "server", "answers"], [multiget.client_hosts.hosts, "address", "requests"]],
+    alerts: relayAlerts,
     tiles: ({ multiget }) => [
       ["applications", number(multiget.clients)], ["multigets", number(multiget.under_way)],
       ["servers silent", number(multiget.silent), multiget.silent > 0],

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use shunt_admin::HostConnection;
 use shunt_reactor::{ConnId, Io};
 use shunt_wire::resp::{Command, Version, put_error};
 
@@ -61,6 +62,8 @@ struct Place {
 #[derive(Debug)]
 pub(super) struct App {
     pub(super) conn: ConnId,
+    /// The connection among those of its host.
+    host: HostConnection,
     pub(super) version: Version,
     pub(super) name: Vec<u8>,
     /// Places from the first unanswered command on.
@@ -82,9 +85,10 @@ pub(super) struct App {
 }
 
 impl App {
-    pub(super) fn new(conn: ConnId) -> Self {
+    pub(super) fn new(conn: ConnId, host: HostConnection) -> Self {
         Self {
             conn,
+            host,
             version: Version::Two,
             name: Vec::new(),
             answers: VecDeque::new(),
@@ -102,6 +106,7 @@ impl App {
 
     /// Reserves the place of the answer to a command of this cost.
     pub(super) fn expect(&mut self, way: Way, cost: Cost) -> u64 {
+        self.host.requests.add(1);
         match way {
             Way::Here => {}
             Way::Datagrams => self.in_datagrams += 1,
@@ -203,6 +208,7 @@ impl Sidecar {
     /// Answers with an error of the sidecar.
     pub(super) fn error(&mut self, io: &mut Io, app: usize, sequence: u64, text: &str) {
         self.metrics.errors.add(1);
+        self.apps[app].host.errors.add(1);
         let mut answer = Vec::new();
         put_error(&mut answer, text);
         self.answer(io, app, sequence, answer);

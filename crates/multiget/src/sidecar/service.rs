@@ -20,11 +20,12 @@ impl Service for Sidecar {
         io.set_timer(io.now_ns() + limits::TICK_NS, TICK);
     }
 
-    fn accepted(&mut self, io: &mut Io, conn: ConnId, _origin: &Accepted) {
+    fn accepted(&mut self, io: &mut Io, conn: ConnId, origin: &Accepted) {
         if self.is_draining {
             return io.close(conn);
         }
-        let app = self.apps.insert(App::new(conn));
+        let host = self.metrics.hosts.connect(origin.peer.ip());
+        let app = self.apps.insert(App::new(conn, host));
         self.set_peer(conn, Peer::App(app));
     }
 
