@@ -9,7 +9,7 @@ use std::time::Duration;
 use shunt_proxy::config::LogFormat;
 use tracing::{Event, Subscriber};
 use tracing_subscriber::field::MakeExt;
-use tracing_subscriber::filter::{EnvFilter, LevelFilter};
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::format::{self, Writer};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter};
 use tracing_subscriber::layer::SubscriberExt;
@@ -21,7 +21,7 @@ use crate::log_queue::{LogQueue, QueueWriter};
 use crate::systemd::journal::{Entries, Journal};
 
 /// Changes the filter of the running program.
-pub(crate) struct FilterHandle(reload::Handle<EnvFilter, Registry>);
+pub(crate) struct FilterHandle(reload::Handle<Targets, Registry>);
 
 impl FilterHandle {
     /// Sets the filter. An invalid one changes nothing; callers have checked it before.
@@ -42,22 +42,35 @@ impl FilterHandle {
 impl FilterHandle {
     /// A handle to which no logs belong.
     pub(crate) fn detached() -> Self {
-        Self(reload::Layer::new(EnvFilter::default()).1)
+        Self(reload::Layer::new(Targets::default()).1)
     }
 }
 
-/// Parses a filter from the `log` setting: a level, or `tracing` directives.
+/// Parses a filter from the `log` setting: a level, or directives such as `info,target=debug`.
+/// Directives about spans and values would need an engine for regular expressions.
 ///
 /// # Errors
 /// The text is no valid filter; the message says why.
-pub(crate) fn filter(text: &str) -> Result<EnvFilter, String> {
+pub(crate) fn filter(text: &str) -> Result<Targets, String> {
     // Otherwise `tracing` would read a lone word as a target, and `inof` would switch off all logs.
     if text.is_empty() || !text.contains(['=', ',']) && text.parse::<LevelFilter>().is_err() {
         return Err(format!(
             "`{text}` is no level; the levels are error, warn, info, debug, trace and off"
         ));
     }
-    EnvFilter::try_new(text).map_err(|error| format!("`{text}`: {error}"))
+    // An empty target would stand for all of them.
+    let parts = text.split(',').map(str::trim).filter(|directive| !directive.is_empty());
+    let directives = parts.collect::<Vec<_>>();
+    if directives.is_empty() {
+        return Err(format!("`{text}` has no directive"));
+    }
+    let is_wrong = |part: &&&str| part.contains('[') || part.starts_with('=');
+    if let Some(directive) = directives.iter().find(is_wrong) {
+        return Err(format!(
+            "`{directive}` names no target; directives are LEVEL or TARGET=LEVEL, without spans"
+        ));
+    }
+    directives.join(",").parse().map_err(|error| format!("`{text}`: {error}"))
 }
 
 /// The queue of the process.
@@ -213,6 +226,8 @@ where
 pub(crate) mod tests {
     use std::sync::Mutex;
 
+    use tracing::Level;
+
     use super::*;
 
     /// A buffer that a test's log is written into.
@@ -320,8 +335,24 @@ pub(crate) mod tests {
         for good in ["info", "WARN", "off", "info,shunt_proxy::control=debug"] {
             assert!(filter(good).is_ok(), "{good}");
         }
-        for bad in ["inof", "", "info,shunt=loud"] {
+        for bad in ["inof", "", "info,shunt=loud", "info,shunt[proxy]=debug", ",", "=info,"] {
             assert!(filter(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn directives_choose_targets_and_the_rest_has_its_level() {
+        let chosen = filter("info, shunt_proxy::control=debug,,hyper=off,").expect("valid");
+        for (target, level, is_logged) in [
+            ("shunt_proxy::control::follow", Level::DEBUG, true),
+            ("shunt_proxy::control", Level::TRACE, false),
+            ("shunt_proxy", Level::INFO, true),
+            ("shunt_proxy", Level::DEBUG, false),
+            ("hyper::client", Level::ERROR, false),
+        ] {
+            assert_eq!(chosen.would_enable(target, &level), is_logged, "{target} {level}");
+        }
+        let lone = filter("shunt_proxy=warn").expect("valid");
+        assert!(!lone.would_enable("other", &Level::ERROR), "{lone}");
     }
 }
