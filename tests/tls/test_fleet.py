@@ -104,17 +104,6 @@ def test_a_fleet_comes_to_tls_in_rounds(start, fleet, authority, application, cl
     assert third.metric("shunt_certificate_expires_seconds", use="fleet") > 0
 
 
-def test_members_share_a_name(start, fleet, authority, application, clients_ca):
-    """Certificates without addresses: in Kubernetes, the address of a pod is not known before it runs."""
-    context = client_context(authority.ca, application)
-    context.check_hostname = False
-    pair = authority.member("shunt.db.svc", hosts=["DNS:shunt.db.svc"])
-    named = [*clients_ca, *options(fleet, authority), "--fleet-tls-name"]
-    first, second = (start("required", *named, "shunt.db.svc", pair=pair, client=context) for _ in range(2))
-    for proxy in (first, second):
-        serves_all(proxy, context, f"named-{proxy.port}")
-
-
 def test_commands_take_and_show_locks(start, fleet, authority, application, clients_ca):
     """`shunt lock` and `shunt locks` show the proxy a certificate, and have no way in without one."""
     context = client_context(authority.ca, application)
