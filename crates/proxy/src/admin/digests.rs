@@ -118,7 +118,8 @@ fn totals_shown(totals: &Totals) -> Map<String, Value> {
         "errors_by_kind": errors::by_kind(&totals.errors),
         "bytes_in": totals.bytes_in,
         "bytes_out": totals.bytes_out,
-        "rows": totals.rows,
+        // Without a known number, 0 would say that no answer had a row.
+        "rows": (totals.rows_known > 0).then_some(totals.rows),
         "rows_known": totals.rows_known,
         "sum_us": (totals.wait_ns + totals.node_ns) / 1_000,
         "wait_us": totals.wait_ns / 1_000,
@@ -185,5 +186,11 @@ mod tests {
         assert_eq!((&first["table"], &first["role"]), (&json!("shop.items"), &json!("app")));
         let others = &page["others"][0];
         assert_eq!((&others["kind"], &others["count"]), (&json!("prepare"), &json!(2)));
+    }
+
+    #[test]
+    fn rows_show_no_number_while_none_is_known() {
+        let shown = totals_shown(&Totals::default());
+        assert_eq!((&shown["rows"], &shown["rows_known"]), (&Value::Null, &json!(0)));
     }
 }
