@@ -398,12 +398,12 @@ options! {
     /// Longest time SIGTERM waits for queries in flight
     drain_timeout_ms: u64 {
         kind: Millis, value: "MS", default: "30000", allowed: Numbers(0, DAY_MS), change: OnReload,
-        manual: "It begins after `drain_delay_ms` and `drain_close_ms`",
+        manual: "This time begins after `drain_delay_ms` and `drain_close_ms`",
     }
-    /// Time in which a draining proxy says so at `/readyz` and still takes clients
+    /// Time in which a draining proxy answers 503 at `/readyz` and still takes clients
     drain_delay_ms: u64 {
         kind: Millis, value: "MS", default: "0", allowed: Numbers(0, DAY_MS), change: OnReload,
-        manual: "Longer than a balancer's health checks need to notice. [Drain](upgrading.md)",
+        manual: "Set more than a balancer's health checks take to fail. [Drain](upgrading.md)",
     }
     /// Time over which a draining proxy closes idle clients, one after the other
     drain_close_ms: u64 {
@@ -529,11 +529,11 @@ options! {
 
     section "Logs";
 
-    /// Level: error, warn, info, debug or trace; or `tracing` directives
+    /// Level: error, warn, info, debug or trace; or directives, such as `info,shunt_proxy=debug`
     log: String {
         kind: String, value: "LEVEL", default: "info",
         allowed: Form("level or directives", "debug"), change: OnReload,
-        manual: "`off` is a level too; directives are such as `info,shunt_proxy::control=debug`",
+        manual: "`off` is a level too. A directive is a level, or `MODULE=LEVEL`",
     }
     /// Format: text or json
     log_format: LogFormat {

@@ -233,7 +233,7 @@ Examples:
 const TOP_EXAMPLES: &str = "\
 Examples:
   shunt top
-      Shows clients, queries, nodes and hot keys, and closes clients. Press ? for the other keys.
+      Shows clients, queries, nodes, hot keys and alerts, and closes clients. Press ? for all keys.
 
   shunt top --once --table nodes
   shunt top --once --json
@@ -303,7 +303,7 @@ Examples:
 const ALERTS_EXAMPLES: &str = "\
 Examples:
   shunt alerts
-      Lists what is wrong with the proxy, and what to do, the most severe first.
+      Lists what is wrong with the proxy, the most severe first, and says what to do.
 
   shunt alerts --json
 ";
@@ -344,8 +344,8 @@ Examples:
 const DRAIN_EXAMPLES: &str = "\
 Examples:
   shunt drain
-      /readyz says 503. After drain_delay_ms the proxy closes idle clients over drain_close_ms. It
-      still takes the clients that come, and serves until SIGTERM or `shunt undrain`.
+      /readyz says 503. After drain_delay_ms the proxy closes idle clients over drain_close_ms. The
+      proxy still accepts new clients, and serves until SIGTERM or `shunt undrain`.
 ";
 
 const UNDRAIN_EXAMPLES: &str = "\
@@ -487,7 +487,7 @@ pub(crate) enum Command {
     )]
     #[command(after_help = help::ending(KICK_EXAMPLES, "kick"))]
     Kick(Box<Kick>),
-    /// Have a running proxy send its clients to others, and serve on until they are gone
+    /// Have a running proxy tell its balancer to send clients elsewhere, and close idle ones
     #[command(after_help = help::ending(DRAIN_EXAMPLES, "drain"))]
     Drain(Box<Drain>),
     /// Take the drain of a running proxy back

@@ -46,7 +46,7 @@ impl FilterHandle {
     }
 }
 
-/// Parses a filter from the `log` setting: a level, or directives such as `info,target=debug`.
+/// Parses a filter from the `log` setting: a level, or directives such as `info,module=debug`.
 /// Directives about spans and values would need an engine for regular expressions.
 ///
 /// # Errors
@@ -67,7 +67,7 @@ pub(crate) fn filter(text: &str) -> Result<Targets, String> {
     let is_wrong = |part: &&&str| part.contains('[') || part.starts_with('=');
     if let Some(directive) = directives.iter().find(is_wrong) {
         return Err(format!(
-            "`{directive}` names no target; directives are LEVEL or TARGET=LEVEL, without spans"
+            "`{directive}` names no module; a directive is LEVEL or MODULE=LEVEL, without spans"
         ));
     }
     directives.join(",").parse().map_err(|error| format!("`{text}`: {error}"))

@@ -171,8 +171,7 @@ pub(super) fn json(value: &Value) -> String {
     let mut out = String::new();
     for char in value.to_string().chars() {
         // serde_json escapes control characters of ASCII. All others occur only within texts, where
-        // an
-        // escape is allowed.
+        // an escape is allowed.
         if char.is_control() || is_bidirectional(char) {
             let _ = write!(out, "\\u{:04x}", u32::from(char));
         } else {

@@ -236,8 +236,8 @@ pub(crate) struct StorageOptions {
 /// Options of the log.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct LogOptions {
-    /// Level: error, warn, info, debug or trace; or `tracing` directives [default: info; for `up`:
-    /// warn]
+    /// Level: error, warn, info, debug or trace; or directives, as for `proxy` [default: info; for
+    /// `up`: warn]
     #[arg(long, value_name = "LEVEL", help_heading = "Logs")]
     pub(crate) log: Option<String>,
     /// Format: text or json

@@ -146,7 +146,7 @@ impl Part for NodesPart {
 
     fn drain(&mut self, signal: Option<&'static str>) -> Duration {
         let limit = self.manner.drain_limit;
-        info!(signal, ?limit, "draining: no new clients, answers are delivered");
+        info!(signal, ?limit, "draining: the node ends once its answers are delivered");
         if let Some(nodes) = self.nodes.take() {
             let teller = self.telling.teller.clone();
             let stop = move || {

@@ -260,10 +260,10 @@ impl ProxyPart {
         }
         if drains {
             self.drain.get_or_insert_with(|| Drain::new(Instant::now(), false));
-            info!("draining by order: clients go to other proxies, and the proxy serves on");
+            info!("draining by order: the proxy closes idle clients, and still accepts new ones");
         } else if self.drain.take().is_some() {
             self.send_all(&CoreMail::CloseIdle(false));
-            info!("the drain was taken back");
+            info!("the drain was taken back: the proxy serves its clients as before");
         }
         self.pages.set_draining(drains);
         self.go_on_draining();
@@ -399,7 +399,7 @@ impl Part for ProxyPart {
         let drain = self.drain.get_or_insert_with(|| Drain::new(now, true));
         drain.end();
         let wait = drain.rest(now, times);
-        info!(signal, ?wait, ?limit, "draining: no new clients, queries in flight are finished");
+        info!(signal, ?wait, ?limit, "draining: the proxy ends once queries in flight are answered");
         self.go_on_draining();
         wait + limit
     }

@@ -116,7 +116,7 @@ pub(crate) struct Common {
     /// Longest time SIGTERM waits for answers under way
     #[arg(long, value_name = "MS", default_value = "30s", value_parser = duration, help_heading = "Times")]
     drain_timeout_ms: Duration,
-    /// Level: error, warn, info, debug or trace; or `tracing` directives
+    /// Level: error, warn, info, debug or trace; or directives, such as `info,shunt_dispatch=debug`
     #[arg(long, value_name = "LEVEL", default_value = "info", help_heading = "Logs")]
     log: String,
     /// Format: text or json
