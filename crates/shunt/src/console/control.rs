@@ -67,8 +67,8 @@ pub(crate) struct LogLevel {
     /// Print the level as a JSON object
     #[arg(long)]
     json: bool,
-    /// The new level: error, warn, info, debug, trace or off; or directives. It holds until the next
-    /// successful reload [default: show the present one]
+    /// The new level: error, warn, info, debug, trace or off; or directives. The level holds until
+    /// the next successful reload [default: show the present one]
     #[arg(value_name = "LEVEL", value_parser = level)]
     level: Option<String>,
 }

@@ -399,7 +399,7 @@ impl Part for ProxyPart {
         let drain = self.drain.get_or_insert_with(|| Drain::new(now, true));
         drain.end();
         let wait = drain.rest(now, times);
-        info!(signal, ?wait, ?limit, "draining: the proxy ends once queries in flight are answered");
+        info!(signal, ?wait, ?limit, "draining: the proxy ends after the queries in flight");
         self.go_on_draining();
         wait + limit
     }
