@@ -128,7 +128,7 @@ pub(crate) fn plan_delete(
     for relation in &delete.relations {
         if let Some((ALL, term)) = equal(relation) {
             if delete.relations.len() > 1 {
-                return Err(Fault::invalid("all = true stands alone"));
+                return Err(Fault::invalid("all = true stands alone: remove the other conditions"));
             }
             let boolean = CqlType::parse("boolean", &())?;
             conditions.push((ALL, terms::prepare(term, ALL, &boolean, scope)?));
@@ -246,7 +246,7 @@ impl Change {
 fn boolean(name: &str, bytes: &[u8]) -> Result<bool, Fault> {
     match bytes {
         [byte] => Ok(*byte != 0),
-        _ => Err(Fault::invalid(format!("{name} is true or false"))),
+        _ => Err(Fault::invalid(format!("{name} must be true or false"))),
     }
 }
 

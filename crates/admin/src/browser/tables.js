@@ -148,7 +148,7 @@ const TABLES = {
   },
   runbook: {
     title: "Runbook", page: "runbook", sort: ["alert", 1], key: (row) => [row.alert], rows: (page) => page.alerts,
-    note: "These are the alerts of packaging/prometheus/alerts.yml; docs/alerts.md has the same text, with links.",
+    note: "docs/alerts.md has the same text, with links.",
     columns: [column("alert", "alert"), column("look first", "look_first"), column("then", "then")],
   },
   options: {

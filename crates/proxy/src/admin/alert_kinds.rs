@@ -36,7 +36,9 @@ macro_rules! kinds {
 
 kinds! {
     NOT_READY = "ShuntNotReady", PAGE,
-        "docs/monitoring.md, section \"When /readyz says 503\", says what each reason asks for";
+        "see docs/monitoring.md, section \"When /readyz says 503\", for this reason";
+    DRAINING = "ShuntDraining", NOTE,
+        "nothing; shunt undrain takes the drain of a command back";
     NODE_DOWN = "ShuntNodeDown", TICKET,
         "look at the node; its queries go to other replicas";
     NODE_UNREACHABLE = "ShuntNodeUnreachable", TICKET,
@@ -53,7 +55,7 @@ kinds! {
     CONFIGURATION_REFUSED = "ShuntConfigurationRefused", TICKET,
         "correct the file, then run shunt reload; the former options stay in force";
     CERTIFICATE_EXPIRES = "ShuntCertificateExpires", TICKET,
-        "docs/tls.md, section \"Renew certificates\"";
+        "renew the certificate (docs/tls.md, section \"Renew certificates\")";
     RESTART_NEEDED = "ShuntRestartNeeded", NOTE,
         "restart the proxy when it suits you";
     FLEET_NO_LEASE = "ShuntFleetNoLease", PAGE,
@@ -69,7 +71,7 @@ kinds! {
     LOCK_FOREIGN_ROWS = "ShuntLockForeignRows", TICKET,
         "find out who writes there past the proxies";
     LOCK_UNREADABLE_ROW = "ShuntLockUnreadableRow", PAGE,
-        "find out which client wrote the row, and delete it";
+        "find out which client wrote the row, and delete the row";
     TRANSACTIONS_UNMADE = "ShuntTransactionsUnmade", PAGE,
         "bring up the nodes that have the replicas";
     CLOCK_BEHIND = "ShuntClockBehind", PAGE,

@@ -1,11 +1,12 @@
 //! Alerts: the conditions of the proxy that an operator must look at, for `/status` and all that
 //! shows it.
 //!
-//! The module looks at conditions known without the cores once a second, whether anybody asks or
-//! not, so that an alert says since when it lasts. Conditions that only the cores know are looked
-//! at with each `/status`.
+//! Once a second, even if nobody asks, the module looks at the conditions that it knows without the
+//! cores, so that an alert says since when it lasts. At conditions that only the cores know, it
+//! looks with each `/status`.
 
 use std::collections::HashMap;
+use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -15,7 +16,7 @@ use shunt_topology::Node;
 
 use super::Admin;
 use super::alert_kinds::{
-    Alert, CERTIFICATE_EXPIRES, CONFIGURATION_REFUSED, LOOP_STANDS_STILL, NODE_DOWN,
+    Alert, CERTIFICATE_EXPIRES, CONFIGURATION_REFUSED, DRAINING, LOOP_STANDS_STILL, NODE_DOWN,
     NODE_UNREACHABLE, NOT_READY, RESTART_NEEDED, RING_VIEW_OLD, WITHOUT_LINKS,
 };
 use crate::control::ClusterState;
@@ -93,7 +94,10 @@ pub(super) fn shown(admin: &Admin, of_fleet: Vec<Alert>, missing: &Value) -> (Ve
 /// The alerts that are known without the cores.
 fn known(admin: &Admin) -> Vec<Alert> {
     let mut alerts = Vec::new();
-    if let Some(reason) = admin.not_ready() {
+    if admin.draining.load(Ordering::Relaxed) {
+        let text = "the proxy drains: load balancers send clients elsewhere";
+        alerts.push(Alert::new(&DRAINING, text.to_owned()));
+    } else if let Some(reason) = admin.not_ready() {
         alerts.push(Alert::new(&NOT_READY, format!("not ready: {reason}")));
     }
     if let Some(cluster) = admin.sources.cluster.get() {

@@ -153,14 +153,14 @@ impl ConfigChanges {
             _ => return None,
         };
         let Some(send) = self.sender.get() else {
-            return Some(refused("this process has no configuration to change"));
+            return Some(refused("this process has no configuration that a command can change"));
         };
         let name = name.to_owned();
         Some(Box::pin(async move {
             let error = |why: &str| Err(json!({ "error": why }));
             let until = Instant::now() + PATIENCE;
             let Ok(turn) = timeout_at(until, self.take_turn()).await else {
-                return error("others ask for many changes; try again later");
+                return error("too many changes wait for their turn; try again later");
             };
             info!(change = name.as_str(), %from, "an operator asks for a change");
             let (sender, verdict) = oneshot::channel();

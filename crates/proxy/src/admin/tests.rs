@@ -331,6 +331,12 @@ async fn status_says_what_is_wrong_and_since_when() {
     let third = alerts().await;
     assert_eq!(second, third, "they last since then");
     assert!(second[0].1["since_unix_ms"].as_u64() >= first[0].1["since_unix_ms"].as_u64());
+    // An operator drains on purpose, and wakes nobody by it.
+    bench.admin.set_draining(true);
+    let draining = alerts().await;
+    let found = draining.iter().find(|(name, _)| name == "ShuntDraining").expect("a note");
+    assert_eq!(found.1["severity"], "note");
+    assert!(draining.iter().all(|(name, _)| name != "ShuntNotReady"), "{draining:?}");
 }
 
 #[tokio::test]

@@ -196,7 +196,7 @@ impl Drain {
         let path = if drains { "/drain" } else { "/undrain" };
         match self.access.post(path, &json!({})).and_then(|answer| answer.page()) {
             Ok(outcome) if self.json => print(&table::json(&outcome)),
-            Ok(_) if drains => print("draining; take it back with `shunt undrain`\n"),
+            Ok(_) if drains => print("draining; `shunt undrain` takes the drain back\n"),
             Ok(_) => print("serving\n"),
             Err(failure) => return complain(&failure),
         }
