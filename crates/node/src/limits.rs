@@ -50,7 +50,8 @@ pub(crate) const ROWS_TOGETHER: usize = 16;
 pub(crate) const CONDITIONS_BYTES_MAX: usize = 64 << 20;
 
 /// Most bytes of a request's writes, with their keys, if its statements have several: for `IN`, or
-/// for rows of counters that are read before they are deleted.
+/// for rows of counters that are read before they are deleted. Also those of the combinations of
+/// values that the `IN`s of a statement have.
 pub(crate) const GATHERED_BYTES_MAX: usize = 64 << 20;
 
 /// Most writes of one turn that an event loop gathers before it executes them and requests a sync.

@@ -171,6 +171,12 @@ pub(super) fn bytes_of_row(row: &Row) -> usize {
     row.cells.iter().map(|cell| bytes_of(&cell.value)).sum()
 }
 
+/// Bytes that a row takes in memory. Elements of sets and keys of maps are paths of its cells.
+pub(super) fn bytes_in_memory(row: &Row) -> usize {
+    let paths = row.cells.iter().map(|cell| cell.path.as_ref().map_or(0, Vec::len));
+    bytes_of_row(row) + paths.sum::<usize>() + size_of_val(row.cells.as_slice())
+}
+
 fn bytes_of(value: &CellValue) -> usize {
     match value {
         CellValue::Live(bytes) => bytes.len(),

@@ -9,6 +9,7 @@ use shunt_storage::row::{Cell, CellValue, ColumnId};
 use shunt_topology::{Token, token};
 use shunt_wire::cql::types::partition_key;
 
+use crate::limits;
 use crate::schema::{Column, Table};
 use crate::statement::restrictions::{ClusteringRestriction, OneOf, Operand, TupleIn};
 
@@ -137,14 +138,33 @@ pub(crate) fn alternatives(
     Ok(values)
 }
 
-/// All combinations, the last column changing fastest.
-fn product(columns: Vec<Vec<Vec<u8>>>) -> Result<Vec<Vec<Vec<u8>>>, InvalidRequest> {
-    let count = columns.iter().try_fold(1_usize, |count, values| count.checked_mul(values.len()));
-    if count.is_none_or(|count| count > COMBINATIONS_MAX) {
+/// Must be called before combinations of values are made: each has copies of its values, and a few
+/// long values have many combinations with short ones.
+fn check_combinations(count: usize, bytes: usize) -> Result<(), InvalidRequest> {
+    if count > COMBINATIONS_MAX {
         return Err(InvalidRequest::new(format!(
             "IN relations with more than {COMBINATIONS_MAX} combinations"
         )));
     }
+    let bytes_max = limits::GATHERED_BYTES_MAX;
+    if bytes > bytes_max {
+        return Err(InvalidRequest::new(format!(
+            "IN relations whose combinations have more than {bytes_max} bytes: use several requests"
+        )));
+    }
+    Ok(())
+}
+
+/// All combinations, the last column changing fastest.
+fn product(columns: Vec<Vec<Vec<u8>>>) -> Result<Vec<Vec<Vec<u8>>>, InvalidRequest> {
+    let count = columns.iter().try_fold(1_usize, |count, values| count.checked_mul(values.len()));
+    let count = count.unwrap_or(usize::MAX);
+    // Each value is in its part of the combinations.
+    let bytes_of = |values: &Vec<Vec<u8>>| {
+        let bytes: usize = values.iter().map(Vec::len).sum();
+        bytes.saturating_mul(count / values.len().max(1))
+    };
+    check_combinations(count, columns.iter().map(bytes_of).fold(0, usize::saturating_add))?;
     let mut rows: Vec<Vec<Vec<u8>>> = vec![Vec::new()];
     for values in columns {
         let longer = |row: &Vec<Vec<u8>>| {
@@ -242,11 +262,11 @@ pub(crate) fn clustering_values(
     let rows = product(equal.collect::<Result<_, _>>()?)?;
     let Some((types, tuples)) = &restriction.tuples else { return Ok(rows) };
     let tuples = tuple_values(types, tuples, bindings)?;
-    if rows.len().saturating_mul(tuples.len()) > COMBINATIONS_MAX {
-        return Err(InvalidRequest::new(format!(
-            "IN relations with more than {COMBINATIONS_MAX} combinations"
-        )));
-    }
+    let bytes_of = |rows: &[Vec<Vec<u8>>]| rows.iter().flatten().map(Vec::len).sum::<usize>();
+    let of_rows = bytes_of(&rows).saturating_mul(tuples.len());
+    let of_tuples = bytes_of(&tuples).saturating_mul(rows.len());
+    let count = rows.len().saturating_mul(tuples.len());
+    check_combinations(count, of_rows.saturating_add(of_tuples))?;
     Ok(rows
         .iter()
         .flat_map(|row| tuples.iter().map(|tuple| [row.clone(), tuple.clone()].concat()))
@@ -294,4 +314,25 @@ fn tuple_values(
         TupleIn::List(term) => list(term, bindings, "clustering columns")?,
     };
     tuples.iter().map(|tuple| parts(tuple)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn combinations_are_limited_in_number_and_bytes() {
+        let values = |count: usize, bytes: usize| vec![vec![0; bytes]; count];
+        let made = |columns: Vec<Vec<Vec<u8>>>| product(columns).map(|rows| rows.len());
+        assert_eq!(made(vec![values(1, 60_000), values(100, 4)]), Ok(100));
+        assert_eq!(made(vec![values(100, 4), values(100, 4)]), Ok(10_000));
+        assert_eq!(made(vec![values(100, 60_000), Vec::new()]), Ok(0), "an empty IN");
+        assert!(made(vec![values(101, 4), values(100, 4)]).is_err());
+        // 160 KB of a statement are 600 MB of keys.
+        let error = made(vec![values(1, 60_000), values(10_000, 4)]).expect_err("bytes");
+        assert!(error.message.contains("bytes"), "{}", error.message);
+        // Long values count once for each combination that they are part of.
+        let mixed = [values(1, 60_000), values(9_999, 4)].concat();
+        assert_eq!(made(vec![mixed]), Ok(10_000));
+    }
 }

@@ -13,7 +13,7 @@ use std::ops::Bound as RangeBound;
 
 use super::bindings::Bound;
 use super::changes::{CellReader, apply};
-use super::effort::{Effort, bytes_of_row};
+use super::effort::{Effort, bytes_in_memory};
 use super::fragment::{FragmentMaker, ListPositions, WriteTime};
 use super::intervals::{Interval, Intervals};
 use super::json::JsonRow;
@@ -264,13 +264,16 @@ impl<'a> Mutator<'a> {
         let rows = self.rows.take().unwrap_or_default();
         // The statement is executed row by row, and each time adds to static counters and lists.
         let times = if static_only { 1 } else { rows.len() };
+        let are_many = plan.has_partition_in() || rows.len() > 1;
         for _ in 0..if plan.repeats_statics() { times } else { times.min(1) } {
             let statics = self.changed_row(partition, ColumnKind::Static)?;
             if !statics.is_empty() {
+                if are_many {
+                    self.will_gather(partition, &[], Some(&statics))?;
+                }
                 writes.push(self.write(partition, Place::Static, Fragment::Row(statics))?);
             }
         }
-        let are_many = plan.has_partition_in() || rows.len() > 1;
         for (clustering, values) in &rows {
             let mut row = self.row_at(partition, clustering)?;
             if !row.is_empty() {
@@ -334,7 +337,7 @@ impl<'a> Mutator<'a> {
         row: Option<&Row>,
     ) -> Result<(), CqlError> {
         let keys = partition.key.len() + clustering.len();
-        self.effort.will_gather(size_of::<Write>() + keys + row.map_or(0, bytes_of_row))
+        self.effort.will_gather(size_of::<Write>() + keys + row.map_or(0, bytes_in_memory))
     }
 
     fn write(
@@ -392,6 +395,12 @@ impl<'a> Mutator<'a> {
             return Ok(());
         }
         let intervals = Intervals::new(table, restriction, self.bound)?.0;
+        if self.plan.has_partition_in() || intervals.len() > 1 {
+            self.will_gather(partition, &[], None)?;
+            let bytes_of = |interval: &Interval| interval.from.len() + interval.to.len();
+            let bytes: usize = intervals.iter().map(bytes_of).sum();
+            self.effort.will_gather(bytes + size_of::<RangeTombstone>() * intervals.len())?;
+        }
         let range = |interval: Interval| {
             RangeTombstone::new(
                 RangeBound::Included(interval.from),

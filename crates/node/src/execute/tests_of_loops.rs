@@ -443,6 +443,34 @@ fn the_writes_of_one_statement_are_limited_in_bytes() {
     assert_eq!(this.patiently(&few).0, opcode::RESULT);
 }
 
+/// Static values, elements of sets and ranges have copies for each partition, too.
+#[test]
+fn all_that_one_statement_writes_to_many_partitions_is_limited_in_bytes() {
+    let mut this = Loop::new();
+    let table = "CREATE TABLE k.w (p int, a int, b int, f text static, s set<text>, \
+        PRIMARY KEY (p, a, b))";
+    assert_eq!(this.patiently(table).0, opcode::RESULT);
+    let written = this.written();
+    let long = "l".repeat(60_000);
+    let numbers = |count: usize| (0..count).map(|n| n.to_string()).collect::<Vec<_>>().join(", ");
+    for text in [
+        format!("UPDATE k.w SET f = '{long}' WHERE p IN ({})", numbers(2_000)),
+        format!(
+            "UPDATE k.w SET s = s + {{'{long}'}} WHERE p IN ({}) AND a = 1 AND b = 1",
+            numbers(2_000)
+        ),
+        format!("DELETE FROM k.w WHERE p IN ({}) AND a IN ({})", numbers(1_000), numbers(1_000)),
+    ] {
+        let (op, body) = this.patiently(&text);
+        assert_eq!(op, opcode::ERROR, "{}", &text[..40]);
+        let error = ErrorMessage::decode(VERSION, &body).expect("an error");
+        let is_told = error.code == error_code::INVALID && error.message.contains("several");
+        assert!(is_told && this.written() == written, "{error:?}");
+    }
+    let few = format!("UPDATE k.w SET f = '{long}' WHERE p IN ({})", numbers(10));
+    assert_eq!(this.patiently(&few).0, opcode::RESULT);
+}
+
 /// Values of counters, and timestamps under which a conditional write would be invisible, are found
 /// by reading whole partitions.
 #[test]
