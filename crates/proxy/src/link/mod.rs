@@ -240,15 +240,17 @@ impl Link {
     /// True if less than the reserve of its streams or bytes is left.
     #[inline]
     pub(crate) fn is_crowded(&self, io: &Io) -> bool {
-        self.streams.is_crowded()
-            || self.has_crowded_backlog(io)
-            || io.retained_bytes(self.conn) + self.copied_bytes
-                > limits::LINK_RETAINED_BYTES_MAX / PARTS * (PARTS - 1)
+        self.streams.is_crowded() || self.has_crowded_backlog(io) || self.keeps_many_bytes(io)
     }
 
     #[inline]
     fn has_crowded_backlog(&self, io: &Io) -> bool {
         io.backlog(self.conn) > limits::LINK_BACKLOG_BYTES_MAX / PARTS * (PARTS - 1)
+    }
+
+    #[inline]
+    fn keeps_many_bytes(&self, io: &Io) -> bool {
+        io.retained_bytes(self.conn) + self.copied_bytes > limits::LINK_RETAINED_BYTES_CROWDED
     }
 
     /// True if it takes a request of this client now.
@@ -268,15 +270,19 @@ impl Link {
     pub(crate) fn crowd(&mut self, io: &mut Io, length: impl Fn(Kept) -> usize) {
         self.full |= self.streams.is_full() || self.has_too_many_bytes(io);
         self.crowded = true;
-        let bytes = match self.has_crowded_backlog(io) {
-            true => limits::LINK_BACKLOG_BYTES_MAX,
-            false => limits::LINK_RETAINED_BYTES_MAX,
-        };
-        let bounds = Bounds { streams: self.streams.max(), bytes };
+        let (has_backlog, keeps_many) = (self.has_crowded_backlog(io), self.keeps_many_bytes(io));
+        let bounds =
+            Bounds { streams: self.streams.max(), bytes: limits::LINK_RETAINED_BYTES_MAX };
         let requests = self.streams.iter();
         let requests = requests.map(|(_, it)| (it.client, length(it.kept)));
         let shares = self.shares.get_or_insert_with(|| Box::new(Shares::new(bounds, requests)));
-        shares.crowd(bounds);
+        let bytes = match (has_backlog, keeps_many) {
+            (true, _) => limits::LINK_BACKLOG_BYTES_MAX,
+            // Buffers are larger than the requests in them.
+            (false, true) => shares.bytes().min(bounds.bytes),
+            (false, false) => bounds.bytes,
+        };
+        shares.crowd(Bounds { bytes, ..bounds });
         io.notify_drained(self.conn, limits::LINK_BACKLOG_BYTES_LOW);
     }
 

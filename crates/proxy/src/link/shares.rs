@@ -14,7 +14,8 @@
 //!
 //! This must never:
 //! - let a client wait for ever: one with less than its part waits only for room, and in order;
-//! - leave more than the reserve unused while somebody waits;
+//! - leave more than the reserve unused while somebody waits; that of kept bytes has room for one
+//!   more request of any size, because a request is taken whole;
 //! - give a client a part of nothing: one stream is the least;
 //! - count a client that has left, for longer than a tick;
 //! - look at more than one client for one request.
@@ -64,6 +65,8 @@ pub(crate) struct Shares {
     clients: Vec<Use>,
     /// The parts of split requests.
     parts: Use,
+    /// Bytes of all of them.
+    bytes: usize,
     /// Number of clients that want the link.
     wanting: usize,
     /// Ticks since the table was made.
@@ -84,6 +87,7 @@ impl Shares {
             bounds,
             clients: Vec::new(),
             parts: Use::default(),
+            bytes: 0,
             wanting: 0,
             ticks: 0,
             quiet_ticks: 0,
@@ -132,6 +136,7 @@ impl Shares {
             }
         };
         if place.id != client.id {
+            self.bytes = self.bytes.saturating_sub(place.bytes as usize);
             *place = Use { id: client.id, wants: place.wants, ..Use::default() };
         }
         self.wanting += usize::from(!std::mem::replace(&mut place.wants, true));
@@ -144,7 +149,13 @@ impl Shares {
         if let Some(place) = self.place(client) {
             place.streams += 1;
             place.bytes = place.bytes.saturating_add(bytes as u32);
+            self.bytes += bytes;
         }
+    }
+
+    /// Bytes of all clients' requests that are kept.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Counts the end of a request. `true`: its client waits and has less than its part, so that
@@ -160,7 +171,9 @@ impl Shares {
     pub(crate) fn free(&mut self, client: ClientRef, bytes: usize) -> bool {
         let Some(place) = self.find_mut(client) else { return false };
         place.bytes = place.bytes.saturating_sub(bytes as u32);
-        place.waits && self.is_readied(client)
+        let waits = place.waits;
+        self.bytes = self.bytes.saturating_sub(bytes);
+        waits && self.is_readied(client)
     }
 
     /// Ends the wait of a client that has less than its part.
@@ -245,6 +258,7 @@ impl Shares {
         for (slot, place) in self.clients.iter_mut().enumerate().filter(|(_, place)| place.id != 0)
         {
             if !is_there(ClientRef { slot: slot as u32, id: place.id }) {
+                self.bytes = self.bytes.saturating_sub(place.bytes as usize);
                 *place = Use::default();
                 continue;
             }
@@ -316,6 +330,27 @@ mod tests {
         shares.line_up(client(1));
         assert!(shares.free(client(1), 60_000), "the request was answered with an error");
         assert_eq!(shares.find(client(1)).map(|found| (found.streams, found.bytes)), Some((2, 10)));
+    }
+
+    /// The buffers of a link may be many times as large as the requests in them.
+    #[test]
+    fn the_bytes_of_all_clients_are_known_while_they_come_and_go() {
+        let mut shares = settled(&[(1, 5), (2, 5)]);
+        shares.take(ClientRef::PART, 30);
+        shares.take(ClientRef::PROXY, 1_000);
+        shares.take(client(1), 20);
+        shares.end(client(1), 20);
+        shares.free(client(2), 10);
+        assert_eq!(shares.bytes(), 120);
+        shares.tick(|there| there != client(1), |_| ());
+        shares.end(client(1), 10);
+        assert_eq!(shares.bytes(), 70, "one has left");
+        shares.take(ClientRef { slot: 2, id: 99 }, 1);
+        shares.end(client(2), 10);
+        assert_eq!(shares.bytes(), 31, "its slot has another client");
+        shares.crowd(Bounds { bytes: shares.bytes(), ..BOUNDS });
+        let next = ClientRef { slot: 2, id: 99 };
+        assert!(shares.has_part(ClientRef::PART) && !shares.has_part(next));
     }
 
     #[test]
