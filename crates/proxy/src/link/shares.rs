@@ -63,6 +63,8 @@ pub(crate) struct Shares {
     bounds: Bounds,
     /// By slot.
     clients: Vec<Use>,
+    /// Slots of those that are there, so that a tick looks at no others.
+    taken: Vec<u32>,
     /// The parts of split requests.
     parts: Use,
     /// Bytes of all of them.
@@ -86,6 +88,7 @@ impl Shares {
         let mut shares = Shares {
             bounds,
             clients: Vec::new(),
+            taken: Vec::new(),
             parts: Use::default(),
             bytes: 0,
             wanting: 0,
@@ -132,7 +135,11 @@ impl Shares {
                 if self.clients.len() <= slot {
                     self.clients.resize(slot + 1, Use::default());
                 }
-                &mut self.clients[slot]
+                let place = &mut self.clients[slot];
+                if place.id == 0 {
+                    self.taken.push(client.slot);
+                }
+                place
             }
         };
         if place.id != client.id {
@@ -255,16 +262,18 @@ impl Shares {
                 || ticks.saturating_sub(place.used_tick) <= limits::SHARE_WANTED_TICKS
         };
         let mut wanting = 0;
-        for (slot, place) in self.clients.iter_mut().enumerate().filter(|(_, place)| place.id != 0)
-        {
-            if !is_there(ClientRef { slot: slot as u32, id: place.id }) {
-                self.bytes = self.bytes.saturating_sub(place.bytes as usize);
+        let (clients, bytes) = (&mut self.clients, &mut self.bytes);
+        self.taken.retain(|slot| {
+            let Some(place) = clients.get_mut(*slot as usize) else { return false };
+            if !is_there(ClientRef { slot: *slot, id: place.id }) {
+                *bytes = bytes.saturating_sub(place.bytes as usize);
                 *place = Use::default();
-                continue;
+                return false;
             }
             place.wants = wants(place);
             wanting += usize::from(place.wants);
-        }
+            true
+        });
         self.parts.wants = self.parts.id != 0 && wants(&self.parts);
         self.wanting = wanting + usize::from(self.parts.wants);
         for place in 0..self.line.len() {
@@ -390,6 +399,26 @@ mod tests {
         assert!(!shares.end(client(2), 10));
         assert_eq!(shares.find(next).map(|found| found.streams), Some(1));
         assert_eq!(shares.wanting, 2);
+        assert_eq!(shares.taken, [1, 2]);
+    }
+
+    /// Slots are those of all clients of the core, of which few may use the link.
+    #[test]
+    fn a_tick_looks_at_the_clients_of_the_link_alone() {
+        let mut shares = settled(&[(1, 1), (60_000, 1)]);
+        for _ in 0..3 {
+            (1..4).for_each(|id| shares.take(ClientRef { slot: 70_000, id }, 10));
+        }
+        let looked_at = std::cell::Cell::new(0);
+        for left in [3, 3, 2, 2] {
+            looked_at.set(0);
+            let is_there = |client: ClientRef| {
+                looked_at.set(looked_at.get() + 1);
+                left == 3 || client.slot != 60_000
+            };
+            shares.tick(is_there, |_| ());
+            assert!(looked_at.get() <= 3 && shares.taken.len() == left);
+        }
     }
 
     #[test]
@@ -422,6 +451,7 @@ mod tests {
         assert_eq!((shares.wanting, shares.has_part(ClientRef::PROXY)), (2, false));
         assert!(shares.has_part(ClientRef::PART) && !shares.has_part(client(1)));
         assert!(shares.clients.len() < 10, "they have no slots");
+        assert_eq!(shares.taken, [1]);
     }
 
     #[test]
