@@ -136,7 +136,7 @@ impl Connections {
 }
 
 /// The host to which shares count: a host of IPv6 has 64 bits of addresses.
-fn host(address: IpAddr) -> IpAddr {
+pub(crate) fn host(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
         address => address,

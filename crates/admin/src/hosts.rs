@@ -3,7 +3,8 @@
 //! Each event loop has a table of its own, of at most 256 hosts. The table is locked when a client
 //! connects and when somebody asks; requests are counted without a lock. A new host takes the place
 //! of one without connections. If there is none, it counts as one of the others: a client with many
-//! addresses must never push out a host that is connected.
+//! addresses must never push out a host that is connected. A host of IPv6 has 64 bits of addresses,
+//! which are one host here.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -12,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Value as Json, json};
 
+use crate::connections::host;
 use crate::counter::{Counter, Gauge};
 
 /// Hosts that a table keeps.
@@ -43,7 +45,7 @@ impl Hosts {
     /// Counts a new connection. Only the event loop of the table may call this, and drop what it
     /// returns.
     pub fn connect(&self, address: IpAddr) -> HostConnection {
-        let address = address.to_canonical();
+        let address = host(address);
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= HOSTS_MAX && !known.contains_key(&address) {
             self.make_room(&mut known);
@@ -85,7 +87,10 @@ impl Hosts {
         let row = |[connections, requests, errors]: [u64; 3]| json!({ "connections": connections, "requests": requests, "errors": errors });
         let named = |(address, counts): (IpAddr, [u64; 3])| {
             let mut row = row(counts);
-            row["address"] = address.to_string().into();
+            row["address"] = match address {
+                IpAddr::V4(address) => address.to_string().into(),
+                IpAddr::V6(network) => format!("{network}/64").into(),
+            };
             row
         };
         json!({ "hosts": hosts.into_iter().map(named).collect::<Vec<_>>(), "others": row(others) })
@@ -132,6 +137,21 @@ mod tests {
             { "address": "0.0.0.2", "connections": 0, "requests": 0, "errors": 1 },
         ]);
         assert_eq!(shown["hosts"], expected);
+    }
+
+    /// A client may have all addresses of its network.
+    #[test]
+    fn the_addresses_of_an_ipv6_network_are_one_host() {
+        let table = Hosts::default();
+        let network = 0x2001_0db8_u128 << 96;
+        let address = |number| IpAddr::V6((network + number).into());
+        let kept: Vec<_> = (0..2 * HOSTS_MAX as u128).map(|n| table.connect(address(n))).collect();
+        let other = table.connect(address(1 << 64));
+        let shown = Hosts::show(std::iter::once(&table));
+        let named: Vec<_> = shown["hosts"].as_array().expect("a list").iter().collect();
+        let row = |address: &str, connections: usize| json!({ "address": address, "connections": connections, "requests": 0, "errors": 0 });
+        assert_eq!(named, [&row("2001:db8::/64", kept.len()), &row("2001:db8:0:1::/64", 1)]);
+        drop(other);
     }
 
     #[test]

@@ -262,6 +262,8 @@ impl ProxyPart {
             self.drain.get_or_insert_with(|| Drain::new(Instant::now(), false));
             info!("draining by order: the proxy closes idle clients, and still accepts new ones");
         } else if self.drain.take().is_some() {
+            // A core that stands still gets only the last order, like the last configuration.
+            self.waiting.retain(|(_, mail)| !matches!(mail, CoreMail::CloseIdle(_)));
             self.send_all(&CoreMail::CloseIdle(false));
             info!("the drain was taken back: the proxy serves its clients as before");
         }
