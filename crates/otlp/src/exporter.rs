@@ -35,7 +35,7 @@ const ASKED_PAUSE_MAX: Duration = Duration::from_secs(300);
 /// Time for which the spans of a request are sent again.
 const KEPT: Duration = Duration::from_secs(60);
 /// Time between two lines of the log about failures.
-const TOLD_EVERY: Duration = Duration::from_secs(60);
+pub(crate) const TOLD_EVERY: Duration = Duration::from_secs(60);
 
 const OPTION_NAMES: OptionNames = OptionNames {
     servers: "collector",
@@ -115,8 +115,36 @@ pub struct Exporter {
     metrics: Arc<ExportMetrics>,
     /// State of the generator of jitter; never 0.
     seed: u64,
-    /// Time of the last line about a failure, and failures since then.
-    told: Option<(Instant, u64)>,
+    lines: Lines,
+}
+
+/// Limit on the lines of the log about the collector: one about a failure in [`TOLD_EVERY`], and
+/// one about its end. A collector may refuse every second request at once.
+#[derive(Debug, Default)]
+pub(crate) struct Lines {
+    /// Time of the last line about a failure.
+    at: Option<Instant>,
+    /// Failures since then.
+    suppressed: u64,
+    /// The last line was about a failure.
+    told_failure: bool,
+}
+
+impl Lines {
+    /// Counts a failure. Returns the number of those without a line before it, if it gets one.
+    pub(crate) fn fail(&mut self, now: Instant) -> Option<u64> {
+        if self.at.is_some_and(|at| now.duration_since(at) < TOLD_EVERY) {
+            self.suppressed += 1;
+            return None;
+        }
+        (self.at, self.told_failure) = (Some(now), true);
+        Some(std::mem::take(&mut self.suppressed))
+    }
+
+    /// Notes that the collector has taken spans; true if a line says so.
+    pub(crate) fn take(&mut self) -> bool {
+        std::mem::take(&mut self.told_failure)
+    }
 }
 
 impl Exporter {
@@ -128,7 +156,8 @@ impl Exporter {
     ) -> (Exporter, SpanSender) {
         let (sender, queue) = mpsc::channel(QUEUE_SPANS_MAX);
         let sender = SpanSender { queue: sender, metrics: Arc::clone(&metrics) };
-        (Exporter { queue, settings, metrics, seed: seed | 1, told: None }, sender)
+        let lines = Lines::default();
+        (Exporter { queue, settings, metrics, seed: seed | 1, lines }, sender)
     }
 
     /// Sends spans until every [`SpanSender`] is gone and the queue is empty.
@@ -218,21 +247,14 @@ impl Exporter {
         let rejected = rejected.min(count);
         self.metrics.exported.add(count - rejected);
         self.metrics.dropped.of(Loss::Refused).add(rejected);
-        if self.told.take().is_some() {
+        if self.lines.take() {
             info!("the collector takes spans again");
         }
     }
 
     fn fail(&mut self, settings: &Settings, failure: Failure, why: &str) {
         self.metrics.failures.of(failure).add(1);
-        let suppressed = match &mut self.told {
-            Some((at, suppressed)) if at.elapsed() < TOLD_EVERY => {
-                *suppressed += 1;
-                return;
-            }
-            told => told.map_or(0, |(_, suppressed)| suppressed),
-        };
-        self.told = Some((Instant::now(), 0));
+        let Some(suppressed) = self.lines.fail(Instant::now()) else { return };
         warn!(collector = %settings.endpoint, why, suppressed, "spans could not be exported");
     }
 }

@@ -9,8 +9,10 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use super::*;
+use crate::exporter::{Lines, TOLD_EVERY};
 
 /// Longest wait of a test.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -198,6 +200,21 @@ async fn a_dead_collector_costs_the_queue_and_nothing_more() {
     let metrics = bench.end().await;
     let all: u64 = Loss::ALL.iter().map(|loss| metrics.dropped.of(*loss).get()).sum();
     assert_eq!((metrics.exported.get(), all), (0, sent), "each span is accounted for");
+}
+
+/// A refused request is not repeated, so that no pause limits the failures.
+#[test]
+fn a_collector_that_refuses_every_second_request_fills_no_log() {
+    let (mut lines, start) = (Lines::default(), Instant::now());
+    let (mut failures, mut ends, mut untold) = (0, 0, 0);
+    for number in 0..10_000 {
+        let told = lines.fail(start + 3 * TOLD_EVERY * number / 10_000);
+        failures += u32::from(told.is_some());
+        untold += told.unwrap_or(0);
+        ends += u32::from(lines.take());
+    }
+    assert_eq!((failures, ends), (3, 3));
+    assert_eq!(lines.fail(start + 4 * TOLD_EVERY), Some(9_997 - untold));
 }
 
 #[tokio::test]
