@@ -14,6 +14,7 @@ use shunt_handover::Flow;
 use shunt_handover::owner::Seen;
 use shunt_reactor::moving::{Mover, Twin};
 use shunt_steering::{DEFAULT_PINS, Error, Mac, Steering, neighbours};
+use shunt_tls_upkeep::Lines;
 use tracing::warn;
 
 use crate::exit::{Exit, Failure};
@@ -78,6 +79,8 @@ pub(super) struct Kernel {
     looked_up: Option<Instant>,
     /// The log has a warning that an agent's hardware address is unknown.
     is_told: bool,
+    /// Limit on the warnings about entries: each connection may bring one.
+    lines: Lines,
 }
 
 impl Kernel {
@@ -85,7 +88,17 @@ impl Kernel {
     pub(super) fn open(pins: &Path) -> Result<Kernel, Error> {
         let mut steering = Steering::open(pins)?;
         steering.sweep();
-        Ok(Kernel { steering, macs: HashMap::new(), looked_up: None, is_told: false })
+        let (macs, lines) = (HashMap::new(), Lines::default());
+        Ok(Kernel { steering, macs, looked_up: None, is_told: false, lines })
+    }
+
+    /// Tells of an entry that the kernel did not take; true if it took it.
+    fn is_taken(&self, done: Result<(), Error>, otherwise: &'static str) -> bool {
+        let Err(error) = done else { return true };
+        if let Some(suppressed) = self.lines.admit(otherwise, Instant::now()) {
+            warn!(%error, suppressed, "{otherwise}");
+        }
+        false
     }
 
     /// Returns the hardware address of a host on this network.
@@ -114,7 +127,7 @@ impl Steer for Kernel {
     fn steer(&mut self, of: Flow, agent: SocketAddr, lease_ms: u64) -> bool {
         let Some(mac) = self.mac(agent.ip().to_canonical()) else { return false };
         let done = self.steering.steer(&flow(of), mac, Duration::from_millis(lease_ms));
-        done.inspect_err(|error| warn!(%error, "a connection cannot be steered")).is_ok()
+        self.is_taken(done, "a connection cannot be steered")
     }
 
     fn unsteer(&mut self, of: Flow) {
@@ -123,7 +136,7 @@ impl Steer for Kernel {
 
     fn hold(&mut self, of: Flow, lease_ms: u64) -> bool {
         let done = self.steering.hold(&flow(of), Duration::from_millis(lease_ms));
-        done.inspect_err(|error| warn!(%error, "a connection cannot be held")).is_ok()
+        self.is_taken(done, "a connection cannot be held")
     }
 
     fn seen(&self, of: Flow) -> Option<Seen> {
@@ -138,22 +151,20 @@ impl PacketFilter for Kernel {
     fn expect(&mut self, of: Flow, lease_ms: u64) {
         let done = self.steering.expect(&flow(of), Duration::from_millis(lease_ms));
         // Without an entry, the packets are dropped in any case.
-        done.unwrap_or_else(|error| {
-            warn!(%error, "a connection cannot be entered in the kernel's \
-        table before it arrives")
-        });
+        self.is_taken(
+            done,
+            "a connection cannot be entered in the kernel's table before it arrives",
+        );
     }
 
     fn own(&mut self, of: Flow, lease_ms: u64) {
         let done = self.steering.own(&flow(of), Duration::from_millis(lease_ms));
-        done.unwrap_or_else(|error| warn!(%error, "packets of a connection do not reach it"));
+        self.is_taken(done, "packets of a connection do not reach it");
     }
 
     fn let_end(&mut self, of: Flow, lease_ms: u64) {
         let done = self.steering.let_end(&flow(of), Duration::from_millis(lease_ms));
-        done.unwrap_or_else(
-            |error| warn!(%error, "a client cannot be told that its connection has ended"),
-        );
+        self.is_taken(done, "a client cannot be told that its connection has ended");
     }
 
     fn disown(&mut self, of: Flow) {
