@@ -78,7 +78,8 @@ class Proxy:
     def get(self, path: str) -> tuple:
         """(status, text) of a page of the admin interface; status 0 if there is none."""
         try:
-            with urllib.request.urlopen(f"http://{self.admin}{path}", timeout=30) as answer:
+            # Host names and a Unix socket may follow the address.
+            with urllib.request.urlopen(f"http://{self.admin.split(',')[0]}{path}", timeout=30) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode(errors="replace")

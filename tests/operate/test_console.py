@@ -51,7 +51,12 @@ def session(proxy):
 
 def shunt(proxy, *words, code=0) -> str:
     """The standard output of a command, or its standard error if it fails."""
-    done = subprocess.run([str(binary()), *words, "--admin", proxy.admin], capture_output=True, text=True,
+    return shunt_at(proxy, proxy.admin, *words, code=code)
+
+
+def shunt_at(proxy, admin: str, *words, code=0) -> str:
+    """The same at one of several admin addresses."""
+    done = subprocess.run([str(binary()), *words, "--admin", admin], capture_output=True, text=True,
                           env={**os.environ, "RUST_BACKTRACE": "0"})
     assert done.returncode == code, (done, proxy.log_tail())
     return done.stdout if code == 0 else done.stderr
@@ -59,6 +64,10 @@ def shunt(proxy, *words, code=0) -> str:
 
 def rows(proxy, *words) -> list:
     return [json.loads(line) for line in shunt(proxy, *words, "--json").splitlines()]
+
+
+def rows_at(proxy, admin: str, *words) -> list:
+    return [json.loads(line) for line in shunt_at(proxy, admin, *words, "--json").splitlines()]
 
 
 def option(proxy, key: str) -> dict:
@@ -77,6 +86,20 @@ def test_readiness_is_an_exit_code(proxy, tmp_path):
         assert shunt(alone, "ready", code=1) == "not ready: the ring is not known yet\n"
     finally:
         alone.stop()
+
+
+def test_commands_use_a_unix_socket_whose_permissions_guard_it(node, tmp_path):
+    path, token = tmp_path / "admin.sock", tmp_path / "token"
+    token.write_text("a-token-of-20-letters\n")
+    address, log = f"127.0.0.1:{free_port()}", tmp_path / "proxy.log"
+    options = ["--cores", "1", "--admin-token-file", str(token), *UNDISTURBED_PROXY]
+    with Proxy(node.contact, f"127.0.0.1:{free_port()}", f"{address},unix:{path}", options, log) as guarded:
+        assert path.stat().st_mode & 0o777 == 0o600, "its owner alone may connect"
+        assert [row["address"] for row in rows_at(guarded, f"unix:{path}", "nodes")] == [node.contact]
+        assert shunt_at(guarded, f"unix:{path}", "log-level", "debug") == "debug\n", "a change needs no token either"
+        assert "token" in shunt_at(guarded, address, "nodes", code=2)
+    assert not path.exists(), "the process removes the file at its end"
+    assert "unix:" in shunt_at(guarded, f"unix:{path}", "nodes", code=4)
 
 
 def test_clients_and_nodes_are_tables(node, proxy, session):

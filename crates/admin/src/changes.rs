@@ -1,10 +1,13 @@
 //! Requests that change the running program: POST with parameters as JSON.
 //!
 //! The pages' own rules hold first: host name, TLS and token. Without tokens, only this machine may
-//! change anything. A page of another site that a browser of this machine shows must never change
-//! anything: a browser names the site in `Origin` or `Sec-Fetch-Site`, and asks beforehand (CORS)
-//! whether it may send JSON, which the server does not allow. The page for browsers has the origin
-//! that the request itself names as its host.
+//! change anything. A Unix socket counts as this machine, and its clients need no token: the
+//! permissions of its file decide who may connect.
+//!
+//! A page of another site that a browser of this machine shows must never change anything: a
+//! browser names the site in `Origin` or `Sec-Fetch-Site`, and asks beforehand (CORS) whether it
+//! may send JSON, which the server does not allow. The page for browsers has the origin that the
+//! request itself names as its host.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -16,20 +19,17 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Json, Response};
 use serde_json::Value;
 
+use crate::listeners::Peer;
 use crate::pages::{Pages, Refusal};
 use crate::server::failure;
 
 /// Largest body of a request, in bytes.
 pub(crate) const BYTES_MAX: usize = 16 << 10;
 
-/// Address of the other side of a connection.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Peer(pub(crate) IpAddr);
-
 /// Makes a change, if the request may ask for it.
 pub(crate) async fn make(
     State(pages): State<Arc<Pages>>,
-    Extension(Peer(peer)): Extension<Peer>,
+    Extension(Peer { address: peer, .. }): Extension<Peer>,
     headers: HeaderMap,
     uri: Uri,
     body: Result<Json<Value>, JsonRejection>,

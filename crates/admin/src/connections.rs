@@ -10,13 +10,26 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tokio::task::{AbortHandle, yield_now};
 
+use crate::listeners::Peer;
+
 /// Turns of other tasks for which an answer waits, so that those that were cut off are freed.
 const TURNS_MAX: usize = 16;
+
+/// The host to which shares count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Host {
+    /// All clients at the Unix socket. Programs of this machine that may not open that socket must
+    /// not keep its owner from the pages, so it is a host of its own. The first variant: of two
+    /// hosts with equally many, the last in this order gives way.
+    Owner,
+    /// An address. A host of IPv6 has 64 bits of addresses.
+    Address(IpAddr),
+}
 
 /// A connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    host: IpAddr,
+    host: Host,
     /// The head of its request has arrived.
     has_asked: AtomicBool,
     /// Bytes of its answer.
@@ -71,11 +84,11 @@ impl Connections {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a connection from an address. If there are too many, it closes one of the host with the
+    /// Adds a connection of a peer. If there are too many, it closes one of the host with the
     /// most: the oldest that has sent no request, or else the oldest.
-    pub(crate) fn add(&self, from: IpAddr) -> Arc<Connection> {
+    pub(crate) fn add(&self, peer: Peer) -> Arc<Connection> {
         let new = Arc::new(Connection {
-            host: host(from),
+            host: host(peer),
             has_asked: AtomicBool::new(false),
             bytes: AtomicUsize::new(0),
             is_cut_off: AtomicBool::new(false),
@@ -135,8 +148,15 @@ impl Connections {
     }
 }
 
+fn host(peer: Peer) -> Host {
+    if peer.is_owner {
+        return Host::Owner;
+    }
+    Host::Address(network(peer.address))
+}
+
 /// The host to which shares count: a host of IPv6 has 64 bits of addresses.
-pub(crate) fn host(address: IpAddr) -> IpAddr {
+pub(crate) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
         address => address,
@@ -144,8 +164,8 @@ pub(crate) fn host(address: IpAddr) -> IpAddr {
 }
 
 /// The host with the largest sum.
-fn host_with_most(all: impl Iterator<Item = (IpAddr, usize)>) -> Option<IpAddr> {
-    let mut sums = HashMap::<IpAddr, usize>::new();
+fn host_with_most(all: impl Iterator<Item = (Host, usize)>) -> Option<Host> {
+    let mut sums = HashMap::<Host, usize>::new();
     all.for_each(|(host, number)| *sums.entry(host).or_default() += number);
     sums.into_iter().max_by_key(|(host, sum)| (*sum, *host)).map(|(host, _)| host)
 }
@@ -158,15 +178,19 @@ mod tests {
     const THERE: [u8; 4] = [192, 0, 2, 2];
 
     fn opened(connections: &Connections) -> (Arc<Connection>, tokio::task::JoinHandle<()>) {
-        opened_from(connections, HERE)
+        opened_from(connections, at(HERE))
+    }
+
+    fn at(address: [u8; 4]) -> Peer {
+        Peer { address: address.into(), is_owner: false }
     }
 
     /// A connection whose task waits for ever.
     fn opened_from(
         connections: &Connections,
-        from: [u8; 4],
+        peer: Peer,
     ) -> (Arc<Connection>, tokio::task::JoinHandle<()>) {
-        let connection = connections.add(from.into());
+        let connection = connections.add(peer);
         let task = tokio::spawn(std::future::pending());
         connection.is_served_by(task.abort_handle());
         (connection, task)
@@ -205,7 +229,8 @@ mod tests {
     #[tokio::test]
     async fn a_host_with_many_connections_pushes_out_its_own() {
         let connections = Connections::new(20, 100);
-        let (one, other) = (opened_from(&connections, THERE), opened_from(&connections, THERE));
+        let there = || opened_from(&connections, at(THERE));
+        let (one, other) = (there(), there());
         one.0.ask();
         connections.answers(&one.0, 40);
         // All have asked, and the other one of the other host has not yet.
@@ -227,5 +252,26 @@ mod tests {
         tokio::task::yield_now().await;
         assert_eq!(live().0, 20);
         assert!(!one.0.has_ended() && !other.0.has_ended());
+    }
+
+    /// Every program of this machine may use the port, with the address that the owner's
+    /// connections have too.
+    #[tokio::test]
+    async fn programs_of_this_machine_do_not_push_out_the_owner() {
+        const LOCAL: [u8; 4] = [127, 0, 0, 1];
+        let owner = Peer { is_owner: true, ..at(LOCAL) };
+        let connections = Connections::new(4, 100);
+        let first = opened_from(&connections, owner);
+        connections.answers(&first.0, 30);
+        for _ in 0..20 {
+            let (connection, _) = opened_from(&connections, at(LOCAL));
+            connection.ask();
+            connections.answers(&connection, 30);
+            connections.wait_for_room().await;
+        }
+        let second = opened_from(&connections, owner);
+        let _another = opened_from(&connections, at(LOCAL));
+        tokio::task::yield_now().await;
+        assert!(!first.0.has_ended() && !second.0.has_ended());
     }
 }

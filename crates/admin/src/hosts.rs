@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Value as Json, json};
 
-use crate::connections::host;
+use crate::connections::network;
 use crate::counter::{Counter, Gauge};
 
 /// Hosts that a table keeps.
@@ -45,7 +45,7 @@ impl Hosts {
     /// Counts a new connection. Only the event loop of the table may call this, and drop what it
     /// returns.
     pub fn connect(&self, address: IpAddr) -> HostConnection {
-        let address = host(address);
+        let address = network(address);
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= HOSTS_MAX && !known.contains_key(&address) {
             self.make_room(&mut known);

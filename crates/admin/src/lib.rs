@@ -17,6 +17,7 @@ mod histogram;
 mod history;
 mod host;
 mod hosts;
+mod listeners;
 mod liveness;
 mod loops;
 #[cfg(all(test, feature = "loom"))]
@@ -35,6 +36,7 @@ pub use histogram::{BUCKETS, Histogram, Snapshot};
 pub use history::Reading;
 pub use host::is_meant;
 pub use hosts::{HostConnection, HostMetrics, Hosts};
+pub use listeners::Listeners;
 pub use liveness::Heartbeats;
 pub use loops::Loops;
 pub use pages::{Access, Change, MetricState, Pages, Part, Refusal, State};

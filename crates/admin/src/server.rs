@@ -1,11 +1,11 @@
 //! Metrics, health, readiness and status over HTTP. Pages only read; [`changes`] take POST.
 //!
 //! Anyone who can reach the port, under an address or a name of this machine, may read the pages,
-//! unless TLS asks for a certificate, or the pages for a token. Time limits
-//! apply to each request and connection, a size limit to the head, and a maximum to the number of
-//! connections. At the maximum, a new connection replaces one of the host with the most, so that it
-//! never waits. Answers that clients have not read have a maximum, too, beyond which some are cut
-//! off.
+//! unless TLS asks for a certificate, or the pages for a token. At a Unix socket, the permissions
+//! of its file decide, and neither TLS nor a token is asked for. Time limits apply to each request
+//! and connection, a size limit to the head, and a maximum to the number of connections. At the
+//! maximum, a new connection replaces one of the host with the most, so that it never waits.
+//! Answers that clients have not read have a maximum, too, beyond which some are cut off.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,10 +23,10 @@ use hyper_util::service::TowerToHyperService;
 use serde_json::json;
 use shunt_tls::accept_http;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpListener;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::connections::{Connection, Connections};
+use crate::listeners::{Accepted, Listeners, Peer};
 use crate::liveness::LOOK_EVERY;
 use crate::pages::{Pages, Refusal};
 use crate::{authorization, browser, changes, host, runbook};
@@ -46,12 +46,17 @@ const ACCEPT_RETRY: Duration = Duration::from_secs(1);
 
 impl Pages {
     /// Serves until the task is dropped. Needs a tokio runtime with I/O and time.
-    pub async fn serve(self: Arc<Self>, listener: TcpListener) {
-        self.serve_at_most(listener, CONNECTIONS_MAX).await;
+    pub async fn serve(self: Arc<Self>, listeners: impl Into<Listeners>) {
+        self.serve_at_most(listeners, CONNECTIONS_MAX).await;
     }
 
     /// The same with at most `connections_max` connections at a time.
-    pub async fn serve_at_most(self: Arc<Self>, listener: TcpListener, connections_max: usize) {
+    pub async fn serve_at_most(
+        self: Arc<Self>,
+        listeners: impl Into<Listeners>,
+        connections_max: usize,
+    ) {
+        let listeners = listeners.into();
         let own = self
             .names()
             .fold(Router::new(), |router, name| router.route(&format!("/{name}"), get(own_page)));
@@ -77,28 +82,29 @@ impl Pages {
         let connections = Connections::new(connections_max, ANSWERS_BYTES_MAX);
         let mut next_look = Instant::now();
         loop {
-            let accepted = timeout_at(next_look, listener.accept()).await;
+            let accepted = timeout_at(next_look, listeners.accept()).await;
             if Instant::now() >= next_look {
                 self.stuck();
                 self.note();
                 next_look = Instant::now() + LOOK_EVERY;
             }
             let Ok(accepted) = accepted else { continue };
-            let Ok((stream, peer)) = accepted else {
+            let Ok(stream) = accepted else {
                 sleep(ACCEPT_RETRY).await;
                 continue;
             };
-            let connection = connections.add(peer.ip());
-            let peer_address = changes::Peer(peer.ip().to_canonical());
+            let peer = stream.peer();
+            let connection = connections.add(peer);
             let router = router.clone().layer(Extension(Arc::clone(&connection)));
             let router = router.layer(Extension(Arc::clone(&connections)));
-            let service = TowerToHyperService::new(router.layer(Extension(peer_address)));
+            let service = TowerToHyperService::new(router.layer(Extension(peer)));
             let tls = self.access.tls.clone();
             let task = tokio::spawn(async move {
                 let served = async {
-                    match tls {
-                        None => serve(stream, service).await,
-                        Some(tls) => {
+                    match (stream, tls) {
+                        (Accepted::Unix(stream), _) => serve(stream, service).await,
+                        (Accepted::Tcp(stream, _), None) => serve(stream, service).await,
+                        (Accepted::Tcp(stream, peer), Some(tls)) => {
                             let secured = accept_http(stream, peer, &*tls, HEAD_TIMEOUT);
                             if let Some(stream) = secured.await {
                                 serve(stream, service).await;
@@ -134,12 +140,13 @@ async fn check(
     State(pages): State<Arc<Pages>>,
     Extension(connections): Extension<Arc<Connections>>,
     Extension(connection): Extension<Arc<Connection>>,
+    Extension(peer): Extension<Peer>,
     request: Request,
     next: Next,
 ) -> Response {
     connection.ask();
     connections.wait_for_room().await;
-    let mut answer = admit(&pages, request, next).await;
+    let mut answer = admit(&pages, peer, request, next).await;
     let bytes = answer.body().size_hint().upper().unwrap_or_default();
     connections.answers(&connection, usize::try_from(bytes).unwrap_or(usize::MAX));
     // A browser must not take a page for a script or for HTML, because clients' texts are in it.
@@ -149,13 +156,14 @@ async fn check(
 }
 
 /// Answers a request, or refuses it.
-async fn admit(pages: &Pages, request: Request, next: Next) -> Response {
+async fn admit(pages: &Pages, peer: Peer, request: Request, next: Next) -> Response {
     if !host::is_meant(&request, &pages.access.names) {
         pages.refusals.of(Refusal::Host).add(1);
         let error = "this server does not accept this host name: use an IP address, or add the name to --admin after a comma";
         return failure(StatusCode::MISDIRECTED_REQUEST, error);
     }
     if let Some(tokens) = &pages.access.tokens
+        && !peer.is_owner
         && !authorization::is_open(request.uri().path())
         && let Err(refusal) = authorization::check(request.headers(), tokens)
     {
@@ -221,9 +229,13 @@ async fn health(State(pages): State<Arc<Pages>>) -> Response {
     (StatusCode::SERVICE_UNAVAILABLE, Json(stuck)).into_response()
 }
 
-async fn ready(State(pages): State<Arc<Pages>>, headers: HeaderMap) -> Response {
+async fn ready(
+    State(pages): State<Arc<Pages>>,
+    Extension(peer): Extension<Peer>,
+    headers: HeaderMap,
+) -> Response {
     // Reasons may name datacentres, which are for those alone who have a token.
-    let tokens = pages.access.tokens.as_ref();
+    let tokens = pages.access.tokens.as_ref().filter(|_| !peer.is_owner);
     let is_told = tokens.is_none_or(|tokens| authorization::check(&headers, tokens).is_ok());
     match pages.not_ready() {
         None => Json(json!({ "status": "ready" })).into_response(),
@@ -279,7 +291,7 @@ mod tests {
 
     use serde_json::{Map, Value};
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-    use tokio::net::TcpStream;
+    use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
     use crate::encode::Encoder;

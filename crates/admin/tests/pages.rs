@@ -6,10 +6,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use shunt_admin::{Access, Change, Encoder, Json, Map, Pages, Part, State};
+use shunt_admin::{Access, Change, Encoder, Json, Listeners, Map, Pages, Part, State};
 use shunt_tls::Tokens;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
 /// Serves empty pages on a port of this machine.
 async fn serve(connections_max: usize) -> SocketAddr {
@@ -237,13 +237,48 @@ async fn serve_with_token() -> (SocketAddr, Arc<Pages>) {
     serve_parts_with_token(Vec::new()).await
 }
 
-async fn serve_parts_with_token(parts: Vec<Arc<dyn Part>>) -> (SocketAddr, Arc<Pages>) {
+/// Pages that need a token.
+fn pages_with_token(parts: Vec<Arc<dyn Part>>) -> Arc<Pages> {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("token");
     std::fs::write(&file, TOKEN).expect("written");
     let tokens = Tokens::open("admin_token_file", file).expect("a token");
     let access = Access { tokens: Some(Arc::new(tokens)), ..Access::default() };
-    let pages = Pages::with_access("1", parts, access);
+    Pages::with_access("1", parts, access)
+}
+
+/// The permissions of the socket's file guard it, so whoever reaches it needs no token. The address
+/// beside it does.
+#[tokio::test]
+async fn a_unix_socket_asks_for_no_token_and_its_neighbour_does() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("admin.sock");
+    let tcp = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+    let address = tcp.local_addr().expect("it listens");
+    let unix = UnixListener::bind(&path).expect("a path is free");
+    let pages = pages_with_token(vec![Arc::new(Unready)]);
+    tokio::spawn(pages.serve(Listeners { tcp: Some(tcp), unix: Some(unix) }));
+    let ask = async |request: &str| {
+        let mut stream = UnixStream::connect(&path).await.expect("it listens");
+        stream.write_all(request.as_bytes()).await.expect("it is read");
+        let mut text = String::new();
+        stream.read_to_string(&mut text).await.expect("it is answered, and ends");
+        text.lines().next().unwrap_or_default().to_owned()
+    };
+    let read = "GET /status HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    let paint = "POST /paint HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
+                 Content-Length: 16\r\n\r\n{\"colour\":\"red\"}";
+    for request in [read, paint] {
+        assert_eq!(ask(request).await, "HTTP/1.1 200 OK", "{request}");
+        assert_eq!(answer(address, request).await, "HTTP/1.1 401 Unauthorized", "{request}");
+    }
+    // Programs that a page of another site has made to write there get no further.
+    let foreign = paint.replace("Host: localhost", "Host: localhost\r\nOrigin: http://a.example");
+    assert_eq!(ask(&foreign).await, "HTTP/1.1 403 Forbidden");
+}
+
+async fn serve_parts_with_token(parts: Vec<Arc<dyn Part>>) -> (SocketAddr, Arc<Pages>) {
+    let pages = pages_with_token(parts);
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
     let address = listener.local_addr().expect("it listens");
     tokio::spawn(Arc::clone(&pages).serve(listener));

@@ -22,8 +22,8 @@ mod role_password;
 mod validate;
 
 pub use address::{
-    ADMIN_PORT, Admin, Advertise, CQL_PORT, HttpAddress, LOCKS_HTTP_PORT, Listen, Listeners,
-    LocksHttp, split_host_port,
+    ADMIN_PORT, Admin, AdminAddress, Advertise, CQL_PORT, HttpAddress, LOCKS_HTTP_PORT, Listen,
+    Listeners, LocksHttp, split_host_port,
 };
 pub use bounds::*;
 pub use collector::Collector;
@@ -89,10 +89,10 @@ options! {
         manual: "Required. The proxy looks names up at every attempt",
     }
     /// Address of metrics, health and status, or `off`
-    admin: Option<HttpAddress> {
+    admin: Option<AdminAddress> {
         kind: Admin, value: "ADDR", default: "127.0.0.1:9180",
-        allowed: Form("address or `off`", "127.0.0.1:9999"), change: AfterRestart,
-        manual: "Others read the pages unless [TLS and a token](tls-http.md) guard them. List accepted host names after it: `10.0.9.1:9180,proxy.example`",
+        allowed: Form("address, `unix:PATH` or `off`", "127.0.0.1:9999"), change: AfterRestart,
+        manual: "Others read the pages unless [TLS and a token](tls-http.md) guard them. List accepted host names after it, and a [Unix socket](monitoring.md#a-unix-socket): `10.0.9.1:9180,proxy.example,unix:/run/shunt/admin.sock`",
     }
     /// Address of the admin pages as CQL tables, or `off`
     admin_cql: Option<ListenAddress> {

@@ -1,23 +1,64 @@
 //! The admin interface's listener, and the error for an address that cannot be bound.
 
+use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::os::fd::AsFd as _;
+use std::os::unix::net::UnixListener as SystemUnixListener;
+use std::path::Path;
 use std::sync::Arc;
 
-use shunt_admin::{Access, Pages};
-use shunt_proxy::config::HttpAddress;
+use shunt_admin::{Access, Listeners, Pages};
+use shunt_proxy::config::AdminAddress;
+use shunt_reactor::{UnixAccess, UnixListener, listen_unix};
 use tracing::error;
 
 use crate::exit::{Exit, Failure};
 use crate::supervise::threads;
 use crate::systemd::sockets;
 
-/// The listener of the admin pages, and who may ask there.
-pub(crate) type Bound = (TcpListener, Access);
+/// Permissions of the Unix sockets for operators: their owner alone.
+const UNIX_MODE: u32 = 0o600;
+
+/// The sockets of the admin pages, and who may ask there.
+pub(crate) type Bound = (Sockets, Access);
+
+/// Bound sockets of the admin pages.
+#[derive(Debug)]
+pub(crate) struct Sockets {
+    tcp: Option<TcpListener>,
+    unix: Option<UnixListener>,
+}
+
+impl Sockets {
+    /// The address with a port, as bound.
+    pub(crate) fn local_addr(&self) -> Option<SocketAddr> {
+        self.tcp.as_ref()?.local_addr().ok()
+    }
+}
 
 /// Binds the admin interface.
-pub(crate) fn bind(admin: HttpAddress) -> Result<Bound, Failure> {
-    let access = Access { names: admin.names, ..Access::default() };
-    Ok((listen("--admin", admin.listen)?, access))
+pub(crate) fn bind(admin: AdminAddress) -> Result<Bound, Failure> {
+    let AdminAddress { http, unix } = admin;
+    let tcp = http.as_ref().map(|http| listen("--admin", http.listen)).transpose()?;
+    let unix = unix.map(|path| listen_on_path("--admin", &path)).transpose()?;
+    let names = http.map(|http| http.names).unwrap_or_default();
+    Ok((Sockets { tcp, unix }, Access { names, ..Access::default() }))
+}
+
+/// Opens a Unix socket for operators; `flag` is its option. Dropping it removes its file.
+pub(crate) fn listen_on_path(flag: &str, path: &Path) -> Result<UnixListener, Failure> {
+    let access = UnixAccess { mode: UNIX_MODE, user: None, group: None };
+    listen_unix(path, access, ([127, 0, 0, 1], 0).into()).map_err(|error| Failure {
+        exit: Exit::CannotListen,
+        message: format!("cannot listen on unix:{} ({flag}): {error}", path.display()),
+    })
+}
+
+/// The same socket for a runtime. The file goes with `listener`, which must be kept.
+pub(crate) fn for_runtime(listener: &UnixListener) -> io::Result<tokio::net::UnixListener> {
+    let own = SystemUnixListener::from(listener.as_fd().try_clone_to_owned()?);
+    own.set_nonblocking(true)?;
+    tokio::net::UnixListener::from_std(own)
 }
 
 /// The scheme of an address of pages.
@@ -40,7 +81,7 @@ pub(crate) fn listen(flag: &str, address: SocketAddr) -> Result<TcpListener, Fai
 
 /// Serves the pages on a separate thread. Calls `ended` with the reason if the thread panics.
 pub(crate) fn start(
-    listener: TcpListener,
+    sockets: Sockets,
     pages: Arc<Pages>,
     ended: impl FnOnce(Option<String>) + Send + 'static,
 ) -> Result<(), Failure> {
@@ -49,7 +90,7 @@ pub(crate) fn start(
         .build()
         .map_err(|error| Failure::internal("the admin runtime could not be created", error))?;
     let work = move || {
-        runtime.block_on(serve(listener, pages));
+        runtime.block_on(serve(sockets, pages));
         Ok(())
     };
     threads::spawn("admin", work, ended)
@@ -57,9 +98,12 @@ pub(crate) fn start(
 }
 
 /// Serves the pages until the runtime ends.
-pub(crate) async fn serve(listener: TcpListener, pages: Arc<Pages>) {
-    match tokio::net::TcpListener::from_std(listener) {
-        Ok(listener) => pages.serve(listener).await,
+pub(crate) async fn serve(sockets: Sockets, pages: Arc<Pages>) {
+    let Sockets { tcp, unix } = sockets;
+    let tcp = tcp.map(tokio::net::TcpListener::from_std).transpose();
+    let opened = unix.as_ref().map(for_runtime).transpose();
+    match tcp.and_then(|tcp| Ok(Listeners { tcp, unix: opened? })) {
+        Ok(listeners) => pages.serve(listeners).await,
         Err(error) => error!(%error, "the admin interface cannot be served"),
     }
 }

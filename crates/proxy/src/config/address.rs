@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 
 use super::kinds::Kind;
+use super::unix::ListenAddress;
 
 /// Port of the CQL native protocol.
 pub const CQL_PORT: u16 = 9042;
@@ -74,16 +75,65 @@ impl From<SocketAddr> for HttpAddress {
     }
 }
 
-/// The admin address with names, or none.
+/// Addresses of the admin pages: at least one of the two.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AdminAddress {
+    /// An address with a port.
+    pub http: Option<HttpAddress>,
+    /// The path of a Unix socket.
+    pub unix: Option<PathBuf>,
+}
+
+impl AdminAddress {
+    /// The address with a port.
+    pub fn tcp(&self) -> Option<SocketAddr> {
+        self.http.as_ref().map(|http| http.listen)
+    }
+}
+
+impl From<HttpAddress> for AdminAddress {
+    fn from(http: HttpAddress) -> Self {
+        Self { http: Some(http), unix: None }
+    }
+}
+
+impl From<SocketAddr> for AdminAddress {
+    fn from(listen: SocketAddr) -> Self {
+        HttpAddress::from(listen).into()
+    }
+}
+
+/// The admin addresses, or none.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Admin(pub Option<HttpAddress>);
+pub struct Admin(pub Option<AdminAddress>);
 
 impl Kind for Admin {
-    const EXPECTED: &'static str =
-        "an address such as \"127.0.0.1:9180\" or \"10.0.9.1:9180,proxy.example\", or \"off\"";
+    const EXPECTED: &'static str = "an address such as \"127.0.0.1:9180\", \
+        \"10.0.9.1:9180,proxy.example\" or \"unix:/run/shunt/admin.sock\", or \"off\"";
 
     fn from_text(text: &str) -> Result<Self, String> {
-        http_address(text, ADMIN_PORT).map(Self)
+        let parts = text.split(',').map(str::trim);
+        let (paths, rest): (Vec<_>, Vec<_>) = parts.partition(|part| part.starts_with("unix:"));
+        let unix = match paths[..] {
+            [] => return Ok(Self(http_address(text, ADMIN_PORT)?.map(AdminAddress::from))),
+            [path] => Some(unix_path(path)?),
+            _ => return Err("has more than one Unix socket; give one".to_owned()),
+        };
+        let http = match rest[..] {
+            [] => None,
+            _ => http_address(&rest.join(","), ADMIN_PORT)?,
+        };
+        if http.is_none() && !rest.is_empty() {
+            return Err("has both `off` and a Unix socket; give one of them".to_owned());
+        }
+        Ok(Self(Some(AdminAddress { http, unix })))
+    }
+}
+
+fn unix_path(text: &str) -> Result<PathBuf, String> {
+    match ListenAddress::from_text(text)? {
+        ListenAddress::Unix(path) => Ok(path),
+        ListenAddress::Tcp(_) => Err("is no Unix socket".to_owned()),
     }
 }
 
@@ -160,7 +210,7 @@ impl From<Listen> for SocketAddr {
     }
 }
 
-impl From<Admin> for Option<HttpAddress> {
+impl From<Admin> for Option<AdminAddress> {
     fn from(admin: Admin) -> Self {
         admin.0
     }
@@ -213,6 +263,7 @@ pub fn split_host_port(text: &str) -> Result<(&str, Option<u16>), String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::option::AsText;
     use super::*;
 
     #[test]
@@ -223,8 +274,10 @@ mod tests {
             names: vec!["locks.example".into()],
         };
         assert_eq!(locks, Ok(LocksHttp(Some(expected))));
-        let names =
-            |text: &str| Admin::from_text(text).map(|admin| admin.0.map(|admin| admin.names));
+        let names = |text: &str| {
+            let admin = Admin::from_text(text)?.0;
+            Ok::<_, String>(admin.and_then(|admin| admin.http).map(|http| http.names))
+        };
         assert_eq!(names("off"), Ok(None));
         assert_eq!(
             names("127.0.0.1:9180,a.example, b"),
@@ -233,6 +286,37 @@ mod tests {
         assert_eq!(names("localhost:1"), Ok(Some(vec!["localhost".into()])));
         for wrong in ["127.0.0.1,", "127.0.0.1,a:1", "127.0.0.1,http://a", "127.0.0.1,a b", ",a"] {
             assert!(names(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn admin_pages_have_an_address_a_unix_socket_or_both() {
+        let admin = |text: &str| Admin::from_text(text).map(|admin| admin.0);
+        let path = || Some(PathBuf::from("/run/shunt/admin.sock"));
+        let alone = AdminAddress { http: None, unix: path() };
+        assert_eq!(admin("unix:/run/shunt/admin.sock"), Ok(Some(alone)));
+        let http = HttpAddress {
+            listen: "10.0.9.1:9180".parse().expect("an address"),
+            names: vec!["proxy.example".into()],
+        };
+        let both = Some(AdminAddress { http: Some(http), unix: path() });
+        for text in [
+            "10.0.9.1,proxy.example,unix:/run/shunt/admin.sock",
+            "unix:/run/shunt/admin.sock, 10.0.9.1:9180, proxy.example",
+        ] {
+            assert_eq!(admin(text), Ok(both.clone()), "{text}");
+        }
+        let written = both.as_ref().and_then(AsText::as_text).expect("a text");
+        assert_eq!(admin(&written), Ok(both), "{written}");
+        for wrong in [
+            "unix:admin.sock",
+            "unix:",
+            "off,unix:/run/a",
+            "unix:/run/a,off",
+            "unix:/run/a,unix:/run/b",
+            "unix:/run/a,",
+        ] {
+            assert!(admin(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use super::Config;
-use super::address::Listen;
+use super::address::{AdminAddress, Listen};
 use super::unix::ListenAddress;
 use super::validate::{Findings, reaches};
 
@@ -26,9 +26,11 @@ impl Config {
 
     fn check_admin_cql_address(&self, own: SocketAddr, found: &mut Findings) {
         let meets = |other: SocketAddr| reaches(other, own) || reaches(own, other);
-        let others = [("admin", &self.admin), ("locks_http", &self.locks_http)];
-        let others =
-            others.into_iter().filter_map(|(key, http)| Some((key, http.as_ref()?.listen)));
+        let others = [
+            ("admin", self.admin.as_ref().and_then(AdminAddress::tcp)),
+            ("locks_http", self.locks_http.as_ref().map(|http| http.listen)),
+        ];
+        let others = others.into_iter().filter_map(|(key, listen)| Some((key, listen?)));
         let clients = self.listen.tcp.iter().map(|address| ("listen", *address));
         for (key, _) in clients.chain(others).filter(|(_, other)| meets(*other)) {
             let why = format!("{own} is also an address of {key}; give it a port of its own");

@@ -6,7 +6,9 @@ use std::net::{IpAddr, SocketAddr};
 use shunt_tls::{ClientAuth, Verify};
 
 use super::address::{CQL_PORT, split_host_port};
-use super::{Allowed, Config, Handover, Multiget, OPTIONS, Switch, Tls};
+use super::{
+    AdminAddress, Allowed, Config, Handover, ListenAddress, Multiget, OPTIONS, Switch, Tls,
+};
 
 /// One thing wrong with a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,7 +70,7 @@ impl Config {
                 found.add("listen", format!("{address} is given twice"));
             }
         }
-        let admin = self.admin.as_ref().map(|admin| admin.listen);
+        let admin = self.admin.as_ref().and_then(AdminAddress::tcp);
         if let Some(admin) = admin
             && self.listen.tcp.iter().any(|listen| reaches(*listen, admin))
         {
@@ -76,6 +78,13 @@ impl Config {
                 "admin",
                 format!("{admin} is also an address for clients; give it a port of its own"),
             );
+        }
+        if let Some(path) = self.admin.as_ref().and_then(|admin| admin.unix.as_ref()) {
+            let tables = Some(ListenAddress::Unix(path.clone()));
+            if self.listen.unix.contains(path) || self.admin_cql == tables {
+                let why = "has another use in listen or admin_cql; choose another path";
+                found.add("admin", format!("unix:{} {why}", path.display()));
+            }
         }
         if let Some(http) = self.locks_http.as_ref().map(|http| http.listen) {
             if self.listen.tcp.iter().any(|listen| reaches(*listen, http)) {

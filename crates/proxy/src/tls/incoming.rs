@@ -110,11 +110,12 @@ fn listener_hosts(config: &Config) -> ListenerHosts {
         Some(ListenAddress::Tcp(Listen(listen))) => HttpAddress::from(listen).hosts(),
         _ => Vec::new(),
     };
-    let hosts = |address: &Option<HttpAddress>| address.as_ref().map(HttpAddress::hosts);
+    let hosts = |address: Option<&HttpAddress>| address.map(HttpAddress::hosts);
+    let admin = config.admin.as_ref().and_then(|admin| admin.http.as_ref());
     ListenerHosts {
         clients: known_hosts(config),
-        admin: hosts(&config.admin).into_iter().flatten().chain(tables).collect(),
-        locks_http: hosts(&config.locks_http).unwrap_or_default(),
+        admin: hosts(admin).into_iter().flatten().chain(tables).collect(),
+        locks_http: hosts(config.locks_http.as_ref()).unwrap_or_default(),
     }
 }
 
@@ -153,7 +154,7 @@ fn open_admin(config: &Config) -> Option<String> {
         has_client_ca: config.admin_tls_client_ca.is_some(),
         has_tokens: config.admin_token_file.is_some(),
     };
-    exposure.warning("admin", config.admin.as_ref()?.listen)
+    exposure.warning("admin", config.admin.as_ref()?.tcp()?)
 }
 
 /// A warning about logins for the admin tables that others can read.

@@ -281,7 +281,7 @@ fn certificates_of_listeners_for_other_hosts_are_warned_of() {
         let address = HttpAddress::from(listen.parse::<std::net::SocketAddr>().expect("one"));
         placed.write("token", "a-token-of-20-letters");
         let config = Config {
-            admin: Some(address.clone()),
+            admin: Some(address.clone().into()),
             admin_tls_certificate: Some(placed.path("tls.crt")),
             admin_tls_key: Some(placed.path("tls.key")),
             admin_token_file: Some(placed.path("token")),
@@ -306,7 +306,7 @@ fn admin_pages_that_others_can_read_are_warned_of() {
     let admin = |listen: &str, tls: bool, token: bool, ca: bool| {
         let file = |is_given: bool, name: &str| is_given.then(|| placed.path(name));
         let config = Config {
-            admin: Some(by_name(listen)),
+            admin: Some(by_name(listen).into()),
             admin_tls_certificate: file(tls, "tls.crt"),
             admin_tls_key: file(tls, "tls.key"),
             admin_tls_client_ca: file(ca, "tls.crt"),

@@ -16,7 +16,7 @@ use shunt_proxy::config::{ADMIN_PORT, split_host_port};
 use shunt_reactor::SessionFault;
 use shunt_tls::Stream;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 
 use super::table;
 use crate::exit::{Exit, Failure};
@@ -33,7 +33,7 @@ const TOKEN_BYTES_MAX: u64 = 64 << 10;
 /// The admin address, and the right to use it.
 #[derive(Args, Debug)]
 pub(crate) struct AdminAccess {
-    /// Admin address of the proxy, HOST or HOST:PORT
+    /// Admin address of the proxy, HOST, HOST:PORT or unix:PATH
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9180")]
     admin: String,
     /// File with the token of the pages in its first line
@@ -125,6 +125,12 @@ impl AdminAccess {
     }
 
     async fn exchange(&self, method: Method, path: &str, body: String) -> Result<Answer, Failure> {
+        if let Some(socket) = self.admin.strip_prefix("unix:") {
+            let request = self.head(method, path, ("localhost", ADMIN_PORT), body)?;
+            let connection = UnixStream::connect(socket).await;
+            let connection = connection.map_err(|error| self.unreachable(&error.to_string()))?;
+            return self.converse(connection, request).await;
+        }
         let (host, port) = self.address()?;
         let request = self.head(method, path, (&host, port), body)?;
         let tls = self.tls.client().map_err(|error| refused(error.to_string()))?;

@@ -78,7 +78,7 @@ fn run_node(settings: &NodeSettings) -> Result<Exit, Failure> {
     open_files::allow_clients(settings.clients_max, 0);
     let nodes = start(parts, "--listen")?;
     events.catch_signals()?;
-    let admin_address = listener.as_ref().and_then(|(listener, _)| listener.local_addr().ok());
+    let admin_address = listener.as_ref().and_then(|(sockets, _)| sockets.local_addr());
     if let Some((listener, access)) = listener {
         let parts = std::iter::once(nodes.admin() as Arc<dyn shunt_admin::Part>);
         let parts = parts.chain(tls.part()).collect();

@@ -17,7 +17,7 @@ use crate::exit::{Exit, Failure};
 use crate::faults::{Fault, Faults};
 use crate::logging;
 use crate::relay::AdminTls;
-use crate::settings::{Admin, Bytes, Checked, Given, HttpAddress, Listen, Millis, SettingsError};
+use crate::settings::{Admin, AdminAddress, Bytes, Checked, Given, Listen, Millis, SettingsError};
 
 /// Most event loops.
 const CORES_MAX: usize = 1024;
@@ -121,7 +121,7 @@ pub(crate) struct CommonOptions {
 #[derive(Debug)]
 pub(crate) struct CommonSettings {
     pub(crate) listen: SocketAddr,
-    pub(crate) admin: Option<HttpAddress>,
+    pub(crate) admin: Option<AdminAddress>,
     pub(crate) admin_tls: AdminTls,
     pub(crate) store: StoreOptions,
     insecure: bool,

@@ -15,7 +15,9 @@ use crate::exit::{Exit, Failure};
 use crate::open_files;
 use crate::proxy::{self, Bound, Proxies, Started, reachable};
 use crate::relay::RelayTls;
-use crate::settings::{Checked, Given, HttpAddress, Listen, LocksHttp, SettingsError};
+use crate::settings::{
+    AdminAddress, Checked, Given, HttpAddress, Listen, LocksHttp, SettingsError,
+};
 use crate::supervise::{Events, Hangup, Part, Supervisor};
 
 use super::options::{CommonOptions, CommonSettings, begin};
@@ -83,11 +85,11 @@ impl UpOptions {
         let common = self.common.check(&self.listen, "warn", first_host, &mut checked);
         let locks_http = checked.take("locks-http", &self.locks_http, LocksHttp(None)).0;
         let first = first_host(common.listen);
-        let others = [&common.admin, &locks_http];
+        let admin = common.admin.as_ref().and_then(AdminAddress::tcp);
+        let others = [admin, locks_http.as_ref().map(|http| http.listen)];
         let others = others
             .into_iter()
             .flatten()
-            .map(|one| one.listen)
             .filter(|one| one.ip().is_unspecified() || one.ip() == first);
         let beside =
             port_beside(common.listen.port(), &others.map(|one| one.port()).collect::<Vec<_>>());
@@ -216,7 +218,7 @@ fn bind(
 /// The addresses of a proxy.
 struct Listeners {
     clients: SocketAddr,
-    admin: Option<HttpAddress>,
+    admin: Option<AdminAddress>,
     locks_http: Option<HttpAddress>,
 }
 
@@ -240,10 +242,19 @@ fn listeners(settings: &UpSettings) -> Result<Vec<Listeners>, Failure> {
         let Some(HttpAddress { listen, names }) = first else { return Ok::<_, Failure>(None) };
         Ok(Some(HttpAddress { listen: of(number, flag, *listen)?, names: names.clone() }))
     };
+    if proxies > 1 && admin.as_ref().is_some_and(|admin| admin.unix.is_some()) {
+        let why = "each proxy needs a path of its own: give --admin an address";
+        return Err(refuse(format!("--admin with a Unix socket and --proxies {proxies}: {why}")));
+    }
+    let admin_of = |number| {
+        let Some(AdminAddress { http, unix }) = admin else { return Ok::<_, Failure>(None) };
+        let http = http_of(number, "--admin", http)?;
+        Ok(Some(AdminAddress { http, unix: unix.clone() }))
+    };
     let all = |number| {
         Ok(Listeners {
             clients: of(number, "--listen", listen)?,
-            admin: http_of(number, "--admin", admin)?,
+            admin: admin_of(number)?,
             locks_http: http_of(number, "--locks-http", &settings.locks_http)?,
         })
     };
@@ -409,7 +420,7 @@ mod tests {
         let line = Line::parse_from(["up", "--data", "/nowhere/at/all"].iter().chain(options));
         let settings = line.options.check().map_err(|error| error.to_string())?;
         let nodes = addresses(&line.options.data, &settings).map_err(|failure| failure.message)?;
-        let admin = settings.common.admin.map(|admin| admin.listen.to_string());
+        let admin = settings.common.admin.and_then(|admin| admin.tcp()).map(|tcp| tcp.to_string());
         Ok((nodes.iter().map(ToString::to_string).collect(), admin))
     }
 

@@ -1,21 +1,16 @@
 //! The listener of the admin tables, on the control thread.
 
 use std::net::TcpListener;
-use std::os::fd::AsFd as _;
-use std::os::unix::net::UnixListener as SystemUnixListener;
 use std::sync::Arc;
 
 use shunt_admin::Pages;
 use shunt_admin_cql::{AdminCql, Listener};
 use shunt_proxy::config::{Config, Listen, ListenAddress};
-use shunt_reactor::{UnixAccess, UnixListener, listen_unix};
+use shunt_reactor::UnixListener;
 use tracing::error;
 
 use crate::admin;
-use crate::exit::{Exit, Failure};
-
-/// Permissions of the socket: its owner alone.
-const MODE: u32 = 0o600;
+use crate::exit::Failure;
 
 /// A bound listener.
 pub(super) enum Bound {
@@ -31,13 +26,7 @@ pub(super) fn bind(config: &Config) -> Result<Option<Bound>, Failure> {
             admin::listen("--admin-cql", *address).map(|listener| Some(Bound::Tcp(listener)))
         }
         Some(ListenAddress::Unix(path)) => {
-            let access = UnixAccess { mode: MODE, user: None, group: None };
-            let local = ([127, 0, 0, 1], 0).into();
-            let listener = listen_unix(path, access, local).map_err(|error| Failure {
-                exit: Exit::CannotListen,
-                message: format!("cannot listen on unix:{} (--admin-cql): {error}", path.display()),
-            })?;
-            Ok(Some(Bound::Unix(listener)))
+            admin::listen_on_path("--admin-cql", path).map(|listener| Some(Bound::Unix(listener)))
         }
     }
 }
@@ -63,10 +52,7 @@ pub(super) async fn serve(bound: Bound, pages: Arc<Pages>) {
             (tokio::net::TcpListener::from_std(listener).map(Listener::Tcp), None)
         }
         Bound::Unix(listener) => {
-            let opened = listener.as_fd().try_clone_to_owned().map(SystemUnixListener::from);
-            let opened = opened.and_then(|own| own.set_nonblocking(true).map(|()| own));
-            let opened = opened.and_then(tokio::net::UnixListener::from_std);
-            (opened.map(Listener::Unix), Some(listener))
+            (admin::for_runtime(&listener).map(Listener::Unix), Some(listener))
         }
     };
     match listener {

@@ -1,6 +1,5 @@
 //! The control thread: ring watch and admin interface on a small runtime.
 
-use std::net::TcpListener;
 use std::panic::resume_unwind;
 use std::pin::pin;
 use std::sync::Arc;
@@ -24,7 +23,7 @@ const LAST_SPANS_LIMIT: Duration = Duration::from_secs(2);
 /// The inputs of the thread.
 pub(super) struct ControlThread {
     pub(super) plane: ControlOptions,
-    pub(super) admin: Option<(TcpListener, Arc<Pages>)>,
+    pub(super) admin: Option<(admin::Sockets, Arc<Pages>)>,
     pub(super) admin_cql: Option<(admin_cql::Bound, Arc<Pages>)>,
     pub(super) traces: (TraceExport, Exporter),
     pub(super) view: ClusterView,
@@ -99,6 +98,8 @@ async fn require_ring(mut view: ClusterView, limit_ms: u64, teller: Teller<Notic
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
+    use std::net::SocketAddr;
+
     use shunt_proxy::config::Config;
     use shunt_proxy::control::ControlRequest;
     use tokio::sync::{mpsc, watch};
@@ -126,8 +127,8 @@ mod tests {
             tls: None,
             seed: 1,
         };
-        let admin = pages
-            .map(|pages| (admin::listen("--admin", ([127, 0, 0, 1], 0).into()).unwrap(), pages));
+        let address = SocketAddr::from(([127, 0, 0, 1], 0));
+        let admin = pages.map(|pages| (admin::bind(address.into()).unwrap().0, pages));
         let admin_cql = None;
         let require_ring_ms = 0;
         let thread =

@@ -58,6 +58,7 @@ pub(crate) fn run(settings: Settings) -> Exit {
     let events = Events::new();
     let load = Box::new(move || settings.load_with_sources());
     let reload = Reload { load, filter, sources };
+    let admin_unix = config.admin.as_ref().and_then(|admin| admin.unix.clone());
     let bound = events.catch_signals().and_then(|()| bind(config));
     match bound.and_then(|bound| start(bound, Vec::new(), Some(reload), &events)) {
         Ok(started) => {
@@ -68,6 +69,9 @@ pub(crate) fn run(settings: Settings) -> Exit {
                 started.locks_http,
                 started.schemes,
             );
+            if let Some(path) = &admin_unix {
+                print(&format!("admin pages for commands on unix:{}\n", path.display()));
+            }
             if let Some(address) = &started.admin_cql {
                 print(&format!("admin tables for cqlsh on {address}\n"));
             }

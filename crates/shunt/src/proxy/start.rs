@@ -109,7 +109,7 @@ pub(crate) fn start(
     let Bound { config, sockets, unix, admin: pages_at, admin_cql, locks_http: http_at } = bound;
     let tables_at = admin_cql.as_ref().and_then(|bound| bound.shown(&config));
     let paths = config.listen.unix.clone();
-    let admin = pages_at.as_ref().and_then(|(own, _)| own.local_addr().ok());
+    let admin = pages_at.as_ref().and_then(|(own, _)| own.local_addr());
     let locks_http = http_at.as_ref().and_then(|own| own.local_addr().ok());
     let listening: Vec<SocketAddr> =
         sockets.iter().filter_map(|socket| socket.local_addr().ok()).collect();
@@ -206,7 +206,10 @@ fn connect_admin(pages: &Admin, teller: Teller<Notice>, requests: mpsc::Sender<C
 }
 
 /// The admin pages' listener, and their access with TLS and tokens.
-fn guarded(pages_at: Option<admin::Bound>, listeners: &Listeners) -> (Option<TcpListener>, Access) {
+fn guarded(
+    pages_at: Option<admin::Bound>,
+    listeners: &Listeners,
+) -> (Option<admin::Sockets>, Access) {
     let (listener, access) = pages_at.unzip();
     let tls = listeners.admin.clone().map(|tls| tls as Arc<dyn Sessions>);
     (listener, Access { tls, tokens: listeners.tokens(), ..access.unwrap_or_default() })

@@ -103,8 +103,8 @@ pub(crate) struct Common {
     /// TOML file with options, `_` for `-` in their names; flags override it
     #[arg(long, value_name = "FILE", help_heading = "Configuration")]
     config: Option<std::path::PathBuf>,
-    /// Address of metrics, health and status, such as 127.0.0.1:9180, with accepted host names
-    /// after commas; or `off`
+    /// Address of metrics, health and status, such as 127.0.0.1:9180 or unix:/run/shunt/admin.sock,
+    /// with accepted host names after commas; or `off`
     #[arg(long, value_name = "ADDR", default_value = "off", value_parser = admin_address, help_heading = "Addresses")]
     admin: Admin,
     /// TLS and tokens of these pages.
@@ -234,7 +234,7 @@ where
     let listeners = role.listeners.into_iter().map(Into::into).collect();
     let acceptor = Acceptor::start_with(listeners, slots, security)
         .map_err(|error| Failure::internal("the accepting thread could not be started", error))?;
-    let admin_address = admin.as_ref().and_then(|(listener, _)| listener.local_addr().ok());
+    let admin_address = admin.as_ref().and_then(|(sockets, _)| sockets.local_addr());
     if let Some((listener, access)) = admin {
         let shown: Arc<dyn shunt_admin::Part> = role.shown.clone();
         let parts = std::iter::once(shown).chain(tls.part()).collect();

@@ -11,7 +11,7 @@ use clap::Args;
 use shunt_admin::{Access, Encoder, Json, Map, Part, State};
 #[cfg(feature = "node")]
 use shunt_proxy::config::Config;
-use shunt_proxy::config::{HttpAddress, Kind as _, Tls};
+use shunt_proxy::config::{AdminAddress, Kind as _, Tls};
 use shunt_reactor::{HandshakeLimits, Security};
 use shunt_tls::{ClientAuth, Server, ServerNames, ServerOptions, Sessions, TlsError, Tokens};
 use shunt_tls_upkeep::{
@@ -102,7 +102,7 @@ impl AdminTls {
     }
 
     /// Warnings about pages at this address.
-    pub(crate) fn warnings(&self, pages: &HttpAddress) -> Vec<String> {
+    pub(crate) fn warnings(&self, pages: &AdminAddress) -> Vec<String> {
         let exposure = PagesExposure {
             names: ServerNames::ADMIN_FLAGS,
             token_file: TOKEN_FILE,
@@ -112,8 +112,9 @@ impl AdminTls {
         };
         let (admin, tokens) = (self.options(), self.tokens());
         let files = ListenerOptions { admin, tokens, ..ListenerOptions::default() };
-        let hosts = ListenerHosts { admin: pages.hosts(), ..ListenerHosts::default() };
-        let exposed = exposure.warning("--admin", pages.listen);
+        let hosts = pages.http.as_ref().map(|http| http.hosts()).unwrap_or_default();
+        let hosts = ListenerHosts { admin: hosts, ..ListenerHosts::default() };
+        let exposed = pages.tcp().and_then(|listen| exposure.warning("--admin", listen));
         exposed.into_iter().chain(files.check(&hosts).unwrap_or_default()).collect()
     }
 }

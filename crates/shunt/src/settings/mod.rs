@@ -17,7 +17,7 @@ use clap::Args;
 use shunt_proxy::admin::{Source, SourceMap};
 #[cfg(feature = "node")]
 pub(crate) use shunt_proxy::config::{
-    Admin, Bytes, HttpAddress, Listen, LocksHttp, Millis, default_cores,
+    Admin, AdminAddress, Bytes, HttpAddress, Listen, LocksHttp, Millis, default_cores,
 };
 use shunt_proxy::config::{Config, Handover, Multiget, OPTIONS, Problem, Secret};
 

@@ -8,7 +8,7 @@ use shunt_otlp::Endpoint;
 use shunt_reactor::IoChoice;
 use shunt_tls::{ClientAuth, Verify};
 
-use crate::config::address::{HttpAddress, Listen, Listeners};
+use crate::config::address::{AdminAddress, HttpAddress, Listen, Listeners};
 use crate::config::network::Network;
 use crate::config::unix::{ListenAddress, Mode, Owner};
 use crate::config::values::{
@@ -77,6 +77,13 @@ impl AsText for HttpAddress {
     fn as_text(&self) -> Option<String> {
         let names = self.names.iter().map(|name| format!(",{name}"));
         Some(format!("{}{}", self.listen, names.collect::<String>()))
+    }
+}
+
+impl AsText for AdminAddress {
+    fn as_text(&self) -> Option<String> {
+        let unix = self.unix.as_ref().map(|path| format!("unix:{}", path.display()));
+        list(self.http.as_ref().and_then(AsText::as_text).into_iter().chain(unix))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Faults that the checks of a configuration find.
 
-use super::super::{HttpAddress, STREAMS_MAX, Secret, Window};
+use super::super::{AdminAddress, HttpAddress, STREAMS_MAX, Secret, Window};
 use super::*;
 
 fn valid() -> Config {
@@ -36,7 +36,7 @@ fn every_bound_is_checked() {
     config.frame_bytes_max = 10;
     config.query_timeout_ms = 0;
     config.window_us = Window::Fixed { us: 1_000_000 };
-    config.admin = config.listen.tcp.first().copied().map(HttpAddress::from);
+    config.admin = config.listen.tcp.first().copied().map(AdminAddress::from);
     config.advertise = Some("0.0.0.0:9042".parse().expect("address"));
     config.username = Some(String::new());
     config.password = Some(Secret::new("x"));
