@@ -144,7 +144,7 @@ mod tests {
     fn the_addresses_of_an_ipv6_network_are_one_host() {
         let table = Hosts::default();
         let network = 0x2001_0db8_u128 << 96;
-        let address = |number| IpAddr::V6((network + number).into());
+        let address = |number| IpAddr::V6(Ipv6Addr::from_bits(network + number));
         let kept: Vec<_> = (0..2 * HOSTS_MAX as u128).map(|n| table.connect(address(n))).collect();
         let other = table.connect(address(1 << 64));
         let shown = Hosts::show(std::iter::once(&table));

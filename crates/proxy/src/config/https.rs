@@ -1,7 +1,7 @@
 //! Checks of the options of TLS of the admin pages and of locks over HTTP.
 
 use super::validate::Findings;
-use super::{Config, OPTIONS};
+use super::{AdminAddress, Config, OPTIONS};
 
 /// Section of the options of TLS of the admin pages and of locks over HTTP.
 const HTTPS_SECTION: &str = "HTTPS";
@@ -33,15 +33,21 @@ impl Config {
                 _ => {}
             }
         }
+        // A Unix socket of the pages has neither TLS nor tokens.
+        let admin_lacks = match self.admin.as_ref().map(AdminAddress::tcp) {
+            _ if self.admin_cql.is_some() => None,
+            None => Some("admin"),
+            Some(None) => Some("an address in admin"),
+            Some(Some(_)) => None,
+        };
+        let locks_lack = self.locks_http.is_none().then_some("locks_http");
         let default = Config::default();
         for option in OPTIONS.iter().filter(|option| option.section == HTTPS_SECTION) {
-            let is_admin = option.key.starts_with("admin");
-            let is_off = match is_admin {
-                true => self.admin.is_none() && self.admin_cql.is_none(),
-                false => self.locks_http.is_none(),
-            };
-            if is_off && (option.differs)(self, &default) {
-                let (key, listener) = (option.key, if is_admin { "admin" } else { "locks_http" });
+            let key = option.key;
+            let lacking = if key.starts_with("admin") { admin_lacks } else { locks_lack };
+            if let Some(listener) = lacking
+                && (option.differs)(self, &default)
+            {
                 let why =
                     format!("has no effect without {listener}: set {listener}, or remove {key}");
                 found.add(key, why);
@@ -80,6 +86,8 @@ mod tests {
         let token = Config { admin_token_file: file.clone(), ..none.clone() };
         assert_eq!(keys(token.clone()), <[&str; 0]>::default());
         assert_eq!(keys(Config { admin: None, ..token.clone() }), ["admin_token_file"]);
+        let admin = Some(AdminAddress { http: None, unix: Some("/run/admin.sock".into()) });
+        assert_eq!(keys(Config { admin, ..token.clone() }), ["admin_token_file"]);
         let admin_cql = AdminCql::from_text("10.0.0.5").expect("an address").into();
         let guarded = Config { admin: None, admin_cql, ..token };
         assert_eq!(keys(guarded), <[&str; 0]>::default());

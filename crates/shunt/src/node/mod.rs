@@ -79,15 +79,18 @@ fn run_node(settings: &NodeSettings) -> Result<Exit, Failure> {
     let nodes = start(parts, "--listen")?;
     events.catch_signals()?;
     let admin_address = listener.as_ref().and_then(|(sockets, _)| sockets.local_addr());
-    if let Some((listener, access)) = listener {
+    let start_admin = |(sockets, access)| {
         let parts = std::iter::once(nodes.admin() as Arc<dyn shunt_admin::Part>);
         let parts = parts.chain(tls.part()).collect();
         let pages = Pages::with_access(env!("CARGO_PKG_VERSION"), parts, tls.access(access));
-        admin::start(listener, pages, telling.admin())?;
-    }
+        admin::start(sockets, pages, telling.admin())
+    };
+    let _socket_file = listener.map(start_admin).transpose()?;
     let schemes = Schemes::of(&tls.listeners);
     announce(nodes.addresses(), &[], admin_address, None, schemes);
-    let (listening, admin) = (nodes.addresses(), shown(admin_address));
+    let given = settings.common.admin.as_ref();
+    admin::announce_unix(given);
+    let (listening, admin) = (nodes.addresses(), shown(admin_address, given));
     info!(?listening, %admin, version = env!("CARGO_PKG_VERSION"), "started");
     let manner = Manner {
         drain_limit: settings.drain_timeout,

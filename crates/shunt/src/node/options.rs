@@ -98,8 +98,8 @@ pub(crate) struct NodeOptions {
 /// help.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct CommonOptions {
-    /// Address of metrics, health and status, with accepted host names after commas, or `off`
-    /// [default: 127.0.0.1:9180; for `up`: port 9180 at the address of --listen]
+    /// Address of metrics, health and status, with accepted host names and `unix:PATH` after
+    /// commas, or `off` [default: 127.0.0.1:9180; for `up`: port 9180 at the address of --listen]
     #[arg(long, value_name = "ADDR", help_heading = "Addresses")]
     pub(crate) admin: Option<Given<Admin>>,
     /// Allow an address that other machines reach. The node has no logins: each client may do
@@ -143,7 +143,7 @@ impl CommonOptions {
         let admin = self.admin.as_ref();
         let admin = admin.map_or(default, |given| checked.take("admin", given, Admin(None))).0;
         let mut faults = Faults::default();
-        self.admin_tls.check(admin.is_some(), &mut faults);
+        self.admin_tls.check(admin.as_ref(), &mut faults);
         for Fault { flag, message } in faults.into_list() {
             checked.add(flag, message);
         }

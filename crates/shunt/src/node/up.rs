@@ -169,7 +169,7 @@ fn start(
             (settings.proxies > 1).then(|| tracing::error_span!("proxy", address).entered());
         started.push(proxy::start(bound, others.into_iter().collect(), None, events)?);
     }
-    announce(&options.data, settings.common.listen, nodes.addresses(), &started, fleet.is_some());
+    announce(&options.data, &settings.common, nodes.addresses(), &started, fleet.is_some());
     let manner = Manner {
         drain_limit: CLOSE_LIMIT,
         late: "the nodes did not close in time; acknowledged writes are on disk",
@@ -328,11 +328,12 @@ fn addresses(data: &Path, settings: &UpSettings) -> Result<Vec<SocketAddr>, Fail
 /// process.
 fn announce(
     data: &Path,
-    listen: SocketAddr,
+    given: &CommonSettings,
     nodes: &[SocketAddr],
     started: &[Started],
     has_locks: bool,
 ) {
+    let listen = given.listen;
     let proxies: Vec<SocketAddr> = started
         .iter()
         .map(|one| reachable(one.listening.first().copied().unwrap_or(listen)))
@@ -351,6 +352,9 @@ fn announce(
     for (one, admin) in started.iter().filter_map(|one| Some((one, reachable(one.admin?)))) {
         let pages = format!("{}://{admin}", one.schemes.admin);
         let _ = writeln!(out, "  metrics, status     {pages}/metrics {pages}/status");
+    }
+    if let Some(path) = given.admin.as_ref().and_then(|admin| admin.unix.as_ref()) {
+        let _ = writeln!(out, "  pages for commands  unix:{}", path.display());
     }
     if !has_locks {
         let _ = writeln!(
@@ -482,6 +486,8 @@ mod tests {
         assert!(lonely.contains("--admin-tls-key: needs its certificate"), "{lonely}");
         let idle = places(&["--admin", "off", "--admin-token-file", "token"]).unwrap_err();
         assert!(idle.contains("--admin-token-file: has no effect without --admin"), "{idle}");
+        let idle = places(&["--admin", "unix:/run/a", "--admin-token-file", "token"]).unwrap_err();
+        assert!(idle.contains("-file: has no effect without an address in --admin"), "{idle}");
         let refused = places(&["--listen", "127.255.255.253:9042"]).unwrap_err();
         assert!(refused.contains("the nodes have that address and the next ones"), "{refused}");
     }

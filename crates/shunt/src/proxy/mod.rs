@@ -27,6 +27,7 @@ use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use shunt_proxy::config::AdminAddress;
 use tracing::info;
 
 use crate::exit::Exit;
@@ -58,7 +59,7 @@ pub(crate) fn run(settings: Settings) -> Exit {
     let events = Events::new();
     let load = Box::new(move || settings.load_with_sources());
     let reload = Reload { load, filter, sources };
-    let admin_unix = config.admin.as_ref().and_then(|admin| admin.unix.clone());
+    let admin_given = config.admin.clone();
     let bound = events.catch_signals().and_then(|()| bind(config));
     match bound.and_then(|bound| start(bound, Vec::new(), Some(reload), &events)) {
         Ok(started) => {
@@ -69,13 +70,12 @@ pub(crate) fn run(settings: Settings) -> Exit {
                 started.locks_http,
                 started.schemes,
             );
-            if let Some(path) = &admin_unix {
-                print(&format!("admin pages for commands on unix:{}\n", path.display()));
-            }
+            admin::announce_unix(admin_given.as_ref());
             if let Some(address) = &started.admin_cql {
                 print(&format!("admin tables for cqlsh on {address}\n"));
             }
-            let (listening, admin) = (&started.listening, shown(started.admin));
+            let admin = shown(started.admin, admin_given.as_ref());
+            let listening = &started.listening;
             info!(?listening, unix = ?started.unix, %admin, version = env!("CARGO_PKG_VERSION"), "started");
             Supervisor::new(vec![Box::new(started.part)], Hangup::Reload).run(&events)
         }
@@ -135,9 +135,13 @@ pub(crate) fn announce(
     let _ = out.flush();
 }
 
-/// Formats the address of an admin interface for the log.
-pub(crate) fn shown(admin: Option<SocketAddr>) -> String {
-    admin.map_or_else(|| "off".to_owned(), |admin| admin.to_string())
+/// Formats the addresses of an admin interface for the log: the one with a port as bound, and the
+/// Unix socket as given.
+pub(crate) fn shown(bound: Option<SocketAddr>, given: Option<&AdminAddress>) -> String {
+    let unix = given.and_then(|given| given.unix.as_ref());
+    let unix = unix.map(|path| format!("unix:{}", path.display()));
+    let all: Vec<String> = bound.map(|bound| bound.to_string()).into_iter().chain(unix).collect();
+    if all.is_empty() { "off".to_owned() } else { all.join(",") }
 }
 
 /// Returns an address at which this machine can reach one of its own listeners.

@@ -40,7 +40,7 @@ use crate::exit::{Exit, Failure};
 use crate::faults::{Fault, Faults, Sources};
 use crate::logging;
 use crate::open_files;
-use crate::supervise::{Events, Hangup, Supervisor, threads};
+use crate::supervise::{Events, Hangup, Supervisor, Teller, threads};
 use crate::systemd::sockets;
 
 /// Waiting mail and new connections of one loop; the accepting thread waits when the mailbox is
@@ -128,7 +128,7 @@ impl Common {
     /// Finds faults in these options.
     pub(crate) fn check(&self, faults: &mut Faults) {
         faults.take(logging::filter(&self.log).map_err(|why| Fault::new("log", why)));
-        self.tls.check(self.admin.0.is_some(), faults);
+        self.tls.check(self.admin.0.as_ref(), faults);
     }
 
     /// Warnings about the admin pages.
@@ -235,15 +235,11 @@ where
     let acceptor = Acceptor::start_with(listeners, slots, security)
         .map_err(|error| Failure::internal("the accepting thread could not be started", error))?;
     let admin_address = admin.as_ref().and_then(|(sockets, _)| sockets.local_addr());
-    if let Some((listener, access)) = admin {
-        let shown: Arc<dyn shunt_admin::Part> = role.shown.clone();
-        let parts = std::iter::once(shown).chain(tls.part()).collect();
-        let access = tls.access(access);
-        let pages = Pages::with_access(env!("CARGO_PKG_VERSION"), parts, access);
-        admin::start(listener, pages, move |failure| teller.tell(Notice::AdminEnded { failure }))?;
-    }
+    let start = |bound| start_admin(bound, role.shown.clone(), &tls, &teller);
+    let _socket_file = admin.map(start).transpose()?;
     announce(&listening);
     announce_admin(admin_address, &tls);
+    admin::announce_unix(common.admin.0.as_ref());
     let times = DrainTimes { delay: role.drain_delay, limit: common.drain_timeout_ms };
     // Owners may have to return to an ending agent for their connections.
     let accepts_until = if role.is_agent { AcceptsUntil::Ended } else { AcceptsUntil::Told };
@@ -258,6 +254,20 @@ where
         times,
     );
     Ok(Supervisor::new(vec![Box::new(part)], Hangup::Reload).run(&events))
+}
+
+/// Starts the admin pages of a role.
+fn start_admin(
+    (sockets, access): admin::Bound,
+    shown: Arc<dyn Shown>,
+    tls: &RelayTls,
+    teller: &Teller<Notice>,
+) -> Result<admin::SocketFile, Failure> {
+    let shown: Arc<dyn shunt_admin::Part> = shown;
+    let parts = std::iter::once(shown).chain(tls.part()).collect();
+    let pages = Pages::with_access(env!("CARGO_PKG_VERSION"), parts, tls.access(access));
+    let teller = teller.clone();
+    admin::start(sockets, pages, move |failure| teller.tell(Notice::AdminEnded { failure }))
 }
 
 fn announce_admin(address: Option<SocketAddr>, tls: &RelayTls) {

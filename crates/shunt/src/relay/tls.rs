@@ -69,16 +69,24 @@ impl AdminTls {
         config.admin_token_file = admin_token_file;
     }
 
-    /// Finds faults in these options and their files. `has_pages`: the admin pages are on.
-    pub(crate) fn check(&self, has_pages: bool, faults: &mut Faults) {
+    /// Finds faults in these options and their files, for pages at these addresses. A Unix socket
+    /// has neither TLS nor tokens.
+    pub(crate) fn check(&self, pages: Option<&AdminAddress>, faults: &mut Faults) {
         let files = [
             ("admin-tls-certificate", &self.admin_tls_certificate),
             ("admin-tls-key", &self.admin_tls_key),
             ("admin-tls-client-ca", &self.admin_tls_client_ca),
             ("admin-token-file", &self.admin_token_file),
         ];
-        for (flag, file) in files.iter().filter(|_| !has_pages) {
-            faults.refuse_idle(flag, file.is_none(), "--admin");
+        let lacking = match pages.map(AdminAddress::tcp) {
+            None => Some("--admin"),
+            Some(None) => Some("an address in --admin"),
+            Some(Some(_)) => None,
+        };
+        if let Some(lacking) = lacking {
+            for (flag, file) in files {
+                faults.refuse_idle(flag, file.is_none(), lacking);
+            }
         }
         match (&self.admin_tls_certificate, &self.admin_tls_key) {
             (Some(_), None) => {
