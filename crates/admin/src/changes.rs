@@ -1,7 +1,7 @@
 //! Requests that change the running program: POST with parameters as JSON.
 //!
-//! The pages' own rules hold first: host name, TLS and token. Without tokens, only this machine may
-//! change anything. A Unix socket counts as this machine, and its clients need no token: the
+//! The pages' own rules hold first: host name, TLS and token. Without tokens, a change must come
+//! from a loopback address. A Unix socket counts as one, and its clients need no token: the
 //! permissions of its file decide who may connect.
 //!
 //! A page of another site that a browser of this machine shows must never change anything: a
@@ -63,7 +63,8 @@ fn admit(
         return Err((Refusal::CrossSite, "a page of another site must not change anything here"));
     }
     if !has_tokens && !peer.is_loopback() {
-        let error = "only this machine may change anything, because --admin-token-file is not set";
+        let error = "without --admin-token-file, changes must come from a loopback address of this \
+            machine, such as 127.0.0.1: let --admin listen there, or set a token";
         return Err((Refusal::Remote, error));
     }
     Ok(())

@@ -7,7 +7,7 @@
 //! which are one host here.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
 

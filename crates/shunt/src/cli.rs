@@ -311,7 +311,7 @@ Examples:
 const CONFIG_EXAMPLES: &str = "\
 Examples:
   shunt config
-      Lists all options in force, with their sources: flag, file, admin (set while it runs), default.
+      Lists the options in force, with their sources: flag, file, admin (set while it runs), default.
 
   shunt config --changed
 
@@ -328,7 +328,7 @@ Examples:
   shunt log-level debug
   shunt log-level info,shunt_proxy::control=debug
 
-Without --token-file, the proxy accepts changes only from its own machine.
+A proxy without --admin-token-file accepts changes only at a loopback address, such as 127.0.0.1.
 ";
 
 const KICK_EXAMPLES: &str = "\

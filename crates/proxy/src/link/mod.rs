@@ -271,8 +271,7 @@ impl Link {
         self.full |= self.streams.is_full() || self.has_too_many_bytes(io);
         self.crowded = true;
         let (has_backlog, keeps_many) = (self.has_crowded_backlog(io), self.keeps_many_bytes(io));
-        let bounds =
-            Bounds { streams: self.streams.max(), bytes: limits::LINK_RETAINED_BYTES_MAX };
+        let bounds = Bounds { streams: self.streams.max(), bytes: limits::LINK_RETAINED_BYTES_MAX };
         let requests = self.streams.iter();
         let requests = requests.map(|(_, it)| (it.client, length(it.kept)));
         let shares = self.shares.get_or_insert_with(|| Box::new(Shares::new(bounds, requests)));
