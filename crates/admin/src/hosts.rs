@@ -7,7 +7,7 @@
 //! which are one host here.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -118,6 +118,8 @@ impl Drop for HostConnection {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv6Addr;
+
     use super::*;
 
     fn address(number: usize) -> IpAddr {
