@@ -311,7 +311,7 @@ Examples:
 const CONFIG_EXAMPLES: &str = "\
 Examples:
   shunt config
-      Lists the options in force, with their sources: flag, file, admin (set while it runs), default.
+      Lists the options in force and their sources: flag, file, admin (set while it runs), default.
 
   shunt config --changed
 

@@ -123,7 +123,7 @@ fn client(app: &mut App, arguments: &[&[u8]], out: &mut Vec<u8>) {
 fn check_name(name: &[u8]) -> Result<(), String> {
     if name.len() > limits::APP_NAME_BYTES_MAX {
         let (bytes, most) = (name.len(), limits::APP_NAME_BYTES_MAX);
-        return Err(format!("ERR the client name has {bytes} bytes: give one of at most {most}"));
+        return Err(format!("ERR the client name has {bytes} bytes: give at most {most} bytes"));
     }
     // Redis has this text.
     let why = "ERR Client names cannot contain spaces, newlines or special characters.";

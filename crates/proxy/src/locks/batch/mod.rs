@@ -230,8 +230,8 @@ fn answer(core: &mut Core, io: &mut Io, batch: u32) {
             Some(Failed::Partly { released, verdict }) => {
                 let why = answer::error(&verdict).map_or("", |error| error.message);
                 partly = format!(
-                    "Shunt: {released} of the {} locks of this batch were released, others were \
-                     not, or perhaps not; release each of them alone. The first failed with: {why}",
+                    "Shunt: {released} of the {} locks of this batch were released. The others \
+                     were not, or perhaps not: release each of them alone. The first error: {why}",
                     batch.parts.len()
                 );
                 let in_doubt = answer::error(&Verdict::InDoubt);
