@@ -1,8 +1,11 @@
 """`shunt lock`: a command runs while it holds a lock."""
 
 import os
+import select
 import signal
+import socket
 import subprocess
+import threading
 from pathlib import Path
 
 import pytest
@@ -226,3 +229,47 @@ def test_proxies_may_allow_different_waits(fleet, session, name, tmp_path):
         for run in held:
             run.kill()
             run.wait()
+
+
+class LostAnswer:
+    """Passes connections on to a proxy. The answer to the first request for a lock is lost with its connection."""
+
+    def __init__(self, proxy: str):
+        self.proxy, self.is_lost = proxy, False
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.address = "127.0.0.1:{}".format(self.listener.getsockname()[1])
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self) -> None:
+        while True:
+            try:
+                client = self.listener.accept()[0]
+            except OSError:
+                return
+            threading.Thread(target=self.serve, args=(client,), daemon=True).start()
+
+    def serve(self, client) -> None:
+        host, port = self.proxy.rsplit(":", 1)
+        with client, socket.create_connection((host, int(port))) as server:
+            asks = False
+            while True:
+                for one in select.select([client, server], [], [])[0]:
+                    said = one.recv(65_536)
+                    if not said or one is server and asks:
+                        return
+                    if one is client and b"INSERT INTO shunt." in said and not self.is_lost:
+                        self.is_lost = asks = True
+                    (server if one is client else client).sendall(said)
+
+
+def test_a_lock_whose_grant_nobody_heard_of_is_given_back(fleet, session, name):
+    """Otherwise it would keep others out for its time to live, which may be a day."""
+    relay = LostAnswer(fleet.proxies[0].listen)
+    try:
+        words = ["lock", "--contact-points", relay.address, "--ttl", "300", "--wait", "0", name, "--", "echo", "ran"]
+        run = subprocess.Popen([str(binary()), *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        code, out, err = ended(run)
+        assert (code, out) == (4, "") and relay.is_lost, (code, out, err)
+        assert holder(session, name) is None
+    finally:
+        relay.listener.close()

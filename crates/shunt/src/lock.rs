@@ -38,6 +38,8 @@ use crate::times::seconds;
 const ROUND: Duration = Duration::from_millis(1_000);
 /// Pause after a request that no proxy could serve.
 const PAUSE: Duration = Duration::from_millis(200);
+/// Longest wait for an answer.
+const ANSWER_MAX: Duration = Duration::from_secs(30);
 /// Interval of the checks whether the command has ended.
 const LOOK: Duration = Duration::from_millis(20);
 /// Interval in which the ends of orphans are taken.
@@ -112,6 +114,8 @@ struct Proxy<'a> {
     lock: &'a Lock,
     owner: String,
     client: Option<Client>,
+    /// A statement that was sent may have been carried out or not.
+    is_in_doubt: bool,
 }
 
 /// Runs the command under the lock. Returns the command's exit code, if it ran to its end.
@@ -130,8 +134,9 @@ pub(crate) fn run(lock: &Lock) -> ExitCode {
             lock.ttl
         );
     }
-    let mut proxy = Proxy { lock, owner: lock.owner.clone().unwrap_or_else(owner), client: None };
-    let held = match proxy.acquire() {
+    let own = lock.owner.clone().unwrap_or_else(owner);
+    let mut proxy = Proxy { lock, owner: own, client: None, is_in_doubt: false };
+    let held = match proxy.acquire().inspect_err(|_| proxy.give_up()) {
         Ok(held) => held,
         Err(Refused::Held(who)) => {
             eprintln!("lock {} is held by {who}", lock.name);
@@ -158,7 +163,7 @@ pub(crate) fn run(lock: &Lock) -> ExitCode {
             NO_PROGRAM
         }
     };
-    proxy.release(&held);
+    proxy.release(Some(held.fence));
     ExitCode::from(code)
 }
 
@@ -207,10 +212,10 @@ impl Proxy<'_> {
     fn query(&mut self, text: &str, values: &[Option<Vec<u8>>]) -> Result<Table, Failed> {
         let client = match self.client.take() {
             Some(client) => client,
-            // A proxy that does not answer must not use up the TTL, and one that has the request
-            // wait must not seem to be silent.
+            // A proxy that does not answer must not use up the TTL or `--wait`, and one that has
+            // the request wait must not seem to be silent.
             None => {
-                let limit = (self.ttl() / 5).max(ROUND + ROUND / 2);
+                let limit = (self.ttl() / 5).clamp(ROUND + ROUND / 2, ANSWER_MAX);
                 self.lock.access.connect_to_locks(limit)?
             }
         };
@@ -221,6 +226,9 @@ impl Proxy<'_> {
         }) {
             self.client = None;
         }
+        self.is_in_doubt |= answer
+            .as_ref()
+            .is_err_and(|failed| failed.code.is_none_or(|code| code == error_code::WRITE_TIMEOUT));
         answer
     }
 
@@ -319,11 +327,21 @@ impl Proxy<'_> {
         }
     }
 
-    /// Releases the lock; if that fails, the TTL ends it.
-    fn release(&mut self, held: &Held) {
+    /// Gives back a lock that may have been granted although no answer said so. Another command may
+    /// rely on an owner's text that was given.
+    fn give_up(&mut self) {
+        if self.is_in_doubt && self.lock.owner.is_none() {
+            self.release(None);
+        }
+    }
+
+    /// Releases the lock, whatever its fence if that is unknown; if that fails, the TTL ends it.
+    fn release(&mut self, fence: Option<i64>) {
+        let fence = fence.map(|fence| fence.to_be_bytes().to_vec());
+        let test = if fence.is_some() { "fence = ?" } else { "EXISTS" };
         let text =
-            format!("DELETE FROM shunt.{} WHERE name = ? AND owner = ? IF fence = ?", self.table());
-        let values = self.values(&[held.fence.to_be_bytes().to_vec()]);
+            format!("DELETE FROM shunt.{} WHERE name = ? AND owner = ? IF {test}", self.table());
+        let values = self.values(fence.as_slice());
         for _ in 0..3 {
             if self.query(&text, &values).is_ok() {
                 return;
