@@ -137,6 +137,8 @@ impl From<StoreError> for CqlError {
             StoreError::Engine(EngineError::Busy) | StoreError::Stalled(_) => {
                 CqlError::Overloaded(error.to_string())
             }
+            // Drivers repeat after a server's error.
+            StoreError::TooLarge { .. } => CqlError::Invalid(error.to_string()),
             error => CqlError::Server(error.to_string()),
         }
     }

@@ -41,6 +41,7 @@ use shunt_wire::cql::message::{
 use shunt_wire::cql::message::{put, result_kind};
 
 use crate::error::CqlError;
+use crate::limits;
 use crate::shared::Shared;
 use crate::statement::{Plan, Statement};
 use crate::trace::{Origin, Trace};
@@ -456,6 +457,19 @@ fn check_values(statement: &Statement, values: &Values<'_>) -> Result<(), CqlErr
             "Invalid amount of bind variables: there were {wanted} markers(?) in CQL but {given} bound variables"
         );
         return Err(CqlError::Invalid(message));
+    }
+    // A text may name one value any number of times, and is executed with as many copies.
+    if values.is_named() {
+        let names = || statement.markers.iter().map(|marker| marker.name.as_str());
+        let known = values.with_names(names());
+        let bytes_of =
+            |name: &str| known.get(name).and_then(|value| value.bytes()).map_or(0, <[u8]>::len);
+        let bytes_max = limits::GATHERED_BYTES_MAX;
+        if names().map(bytes_of).fold(0, usize::saturating_add) > bytes_max {
+            return Err(CqlError::Invalid(format!(
+                "the values that this statement names have more than {bytes_max} bytes, each counted as often as it is named: use several requests"
+            )));
+        }
     }
     Ok(())
 }

@@ -289,6 +289,51 @@ fn a_partial_write_does_not_answer_as_refused() {
     assert_eq!(error.code, error_code::WRITE_TIMEOUT, "{}", error.message);
 }
 
+/// Each attempt would write the same part again, and the rest never.
+#[test]
+fn a_write_that_one_node_can_never_take_is_refused_by_all() {
+    let mut this = Loop::among(2);
+    let keys = (0..401).map(|key| key.to_string()).collect::<Vec<_>>().join(", ");
+    let info = &this.executor.shared.info;
+    let owner = |p: i32| info.owner(shunt_topology::token::token(&p.to_be_bytes()));
+    let mut of_nodes = [0_usize; 2];
+    (0..401).for_each(|p| of_nodes[owner(p)] += 1);
+    let (few, many) = (of_nodes[0].min(of_nodes[1]), of_nodes[0].max(of_nodes[1]));
+    assert!(few > 0 && few < many, "{of_nodes:?}");
+    // The node with fewer of the keys could take its part.
+    let value = "v".repeat((16 << 20) / many);
+    let (op, body) = this.patiently(&format!("UPDATE k.t SET v = '{value}' WHERE p IN ({keys})"));
+    assert_eq!(op, opcode::ERROR);
+    let error = ErrorMessage::decode(VERSION, &body).expect("an error");
+    assert_eq!(error.code, error_code::INVALID, "{}", error.message);
+    let (_, rows) = this.patiently("SELECT v FROM k.t");
+    let Ok(ResultMessage::Rows(rows)) = ResultMessage::decode(VERSION, &rows) else {
+        panic!("{rows:?}")
+    };
+    assert_eq!(rows.rows().count(), 0, "no node has a part");
+}
+
+/// A short text could name a long value any number of times.
+#[test]
+fn a_value_counts_as_often_as_its_name_is_there() {
+    let mut this = Loop::new();
+    let mut update = |bytes: usize| {
+        let (value, mut values) = (vec![b'v'; bytes], ValueList::named(VERSION));
+        values.push_named("a", Value::Bytes(&value));
+        let mut params = QueryParams::simple(Consistency::ONE);
+        (params.flags, params.values) = (params.flags | query_flag::VALUES, values.values());
+        let (mut body, mut out) = (Vec::new(), Vec::new());
+        let text = "UPDATE k.t SET v = :a, w = :a WHERE p = 1";
+        encode::query(&mut body, VERSION, text, &params);
+        let request = Request { version: VERSION, flags: 0, opcode: opcode::QUERY, body: &body };
+        let done = this.executor.execute(&mut this.client, &request, &mut out);
+        (done.opcode, String::from_utf8_lossy(&out).into_owned())
+    };
+    assert_eq!(update(1 << 20).0, opcode::RESULT);
+    let (op, told) = update(limits::GATHERED_BYTES_MAX / 2 + 1);
+    assert!(op == opcode::ERROR && told.contains("as often as it is named"), "{told}");
+}
+
 /// A request whose values are lists of this many elements each.
 fn with_lists(text: &str, lists: &[(usize, &[u8])]) -> Vec<u8> {
     let mut values = ValueList::positional(VERSION);

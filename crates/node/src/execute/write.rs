@@ -154,16 +154,28 @@ impl Executor {
         if foreign && (durability == Durability::Batch || several) {
             self.effort.may_wait()?;
         }
+        let mutations_of = |index: usize| -> Vec<MutationRef<'_>> {
+            writes.iter().filter(|write| self.owner(write) == index).map(Write::mutation).collect()
+        };
+        if several {
+            for (index, store) in self.shared.stores().iter().enumerate() {
+                let own = mutations_of(index);
+                if !own.is_empty() {
+                    store.check_request(own)?;
+                }
+            }
+        }
         let (mut durable_at, mut written) = (None, false);
         for (index, store) in self.shared.stores().iter().enumerate() {
-            let own = writes.iter().filter(|write| self.owner(write) == index);
-            let own: Vec<MutationRef<'_>> = own.map(Write::mutation).collect();
+            let own = mutations_of(index);
             if own.is_empty() {
                 continue;
             }
             let ticket =
                 self.apply_to(store, &own, durability, several).map_err(|error| match error {
-                    CqlError::Overloaded(why) | CqlError::Server(why) if written => {
+                    CqlError::Overloaded(why) | CqlError::Server(why) | CqlError::Invalid(why)
+                        if written =>
+                    {
                         CqlError::WrittenInPart(format!(
                             "other nodes have written their part of it, but: {why}"
                         ))

@@ -53,6 +53,16 @@ impl Store {
         Ok(ticket)
     }
 
+    /// Checks that [`Store::apply`] would take these mutations now, and writes nothing: for a
+    /// request to several stores, none of which is to have its part if another refuses.
+    pub fn check_request<'m>(
+        &self,
+        mutations: impl IntoIterator<Item = MutationRef<'m>>,
+    ) -> Result<(), StoreError> {
+        self.shared.commit.check()?;
+        self.shared.encode(mutations, &mut Vec::new())
+    }
+
     /// Writes the mutations of several requests as one batch: one record in the log, and one
     /// ticket. A request's mutations are written all or none; a refused request does not affect the
     /// others. For an event loop: if compaction falls behind, nothing is written, and the error is

@@ -241,6 +241,11 @@ fn writes_that_cannot_be_are_refused_whole() {
         store.apply(&[fine.clone(), large], periodic()),
         Err(StoreError::TooLarge { most: 1000, .. })
     ));
+    let large = Fragment::Row(insert(0, 1, &[0; 1001]));
+    let large =
+        crate::store::MutationRef { fragment: &large, ..crate::store::MutationRef::from(&fine) };
+    assert!(matches!(store.check_request([large]), Err(StoreError::TooLarge { most: 1000, .. })));
+    assert!(store.check_request([crate::store::MutationRef::from(&fine)]).is_ok());
     assert!(matches!(store.apply(&[fine, short], periodic()), Err(StoreError::Key(_))));
     assert_eq!(value(&store, &good, Target::Static), None);
 }
