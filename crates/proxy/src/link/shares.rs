@@ -17,7 +17,8 @@
 //! - leave more than the reserve unused while somebody waits; that of kept bytes has room for one
 //!   more request of any size, because a request is taken whole;
 //! - give a client a part of nothing: one stream is the least;
-//! - count a client that has left, for longer than a tick;
+//! - count a client that has left among those that want the link, for longer than a tick;
+//! - let a client have a second part by leaving and coming back: its requests are still in flight;
 //! - look at more than one client for one request.
 
 use std::collections::VecDeque;
@@ -67,6 +68,9 @@ pub(crate) struct Shares {
     taken: Vec<u32>,
     /// The parts of split requests.
     parts: Use,
+    /// The requests of clients that have left. Its id is that of the first client that left with a
+    /// large part of the link, until all have ended; 0: there was none.
+    gone: Use,
     /// Bytes of all of them.
     bytes: usize,
     /// Number of clients that want the link.
@@ -90,6 +94,7 @@ impl Shares {
             clients: Vec::new(),
             taken: Vec::new(),
             parts: Use::default(),
+            gone: Use::default(),
             bytes: 0,
             wanting: 0,
             ticks: 0,
@@ -101,9 +106,10 @@ impl Shares {
     }
 
     /// Number of clients among which the link is divided. Nobody knows at first who used it a
-    /// moment ago, so that another client is assumed.
+    /// moment ago, so that another client is assumed. Clients that have left count as one.
     fn wanting(&self) -> usize {
-        let least = if self.ticks < limits::SHARE_WANTED_TICKS { 2 } else { 1 };
+        let has_another = self.ticks < limits::SHARE_WANTED_TICKS || self.gone.id != 0;
+        let least = if has_another { 2 } else { 1 };
         self.wanting.max(least)
     }
 
@@ -127,6 +133,7 @@ impl Shares {
 
     /// The place of a client, which becomes one that wants the link.
     fn place(&mut self, client: ClientRef) -> Option<&mut Use> {
+        let ticks = self.ticks;
         let place = match client {
             ClientRef::PROXY => return None,
             ClientRef::PART => &mut self.parts,
@@ -143,17 +150,38 @@ impl Shares {
             }
         };
         if place.id != client.id {
-            self.bytes = self.bytes.saturating_sub(place.bytes as usize);
-            *place = Use { id: client.id, wants: place.wants, ..Use::default() };
+            let new = Use { id: client.id, wants: place.wants, ..Use::default() };
+            let left = std::mem::replace(place, new);
+            self.keep(left);
         }
-        self.wanting += usize::from(!std::mem::replace(&mut place.wants, true));
-        place.used_tick = self.ticks;
-        Some(place)
+        let place = self.find_mut(client)?;
+        let is_new = !std::mem::replace(&mut place.wants, true);
+        place.used_tick = ticks;
+        self.wanting += usize::from(is_new);
+        self.find_mut(client)
+    }
+
+    /// Keeps the use of a client that has left.
+    fn keep(&mut self, left: Use) {
+        let part = self.bounds.part(self.wanting());
+        let has_much =
+            2 * left.streams as usize >= part.streams || 2 * left.bytes as usize >= part.bytes;
+        self.gone.streams += left.streams;
+        self.gone.bytes = self.gone.bytes.saturating_add(left.bytes);
+        if left.streams > 0 && has_much {
+            self.gone.id = match self.gone.id {
+                0 => left.id,
+                first => first.min(left.id),
+            };
+        }
     }
 
     /// Counts a request that was sent.
     pub(crate) fn take(&mut self, client: ClientRef, bytes: usize) {
-        if let Some(place) = self.place(client) {
+        let of_slot = self.clients.get(client.slot as usize);
+        let has_left = client.is_client() && of_slot.is_some_and(|later| later.id > client.id);
+        let place = if has_left { Some(&mut self.gone) } else { self.place(client) };
+        if let Some(place) = place {
             place.streams += 1;
             place.bytes = place.bytes.saturating_add(bytes as u32);
             self.bytes += bytes;
@@ -168,18 +196,29 @@ impl Shares {
     /// Counts the end of a request. `true`: its client waits and has less than its part, so that
     /// the caller lines it up among those that wait for room.
     pub(crate) fn end(&mut self, client: ClientRef, bytes: usize) -> bool {
-        let Some(place) = self.find_mut(client) else { return false };
-        place.streams = place.streams.saturating_sub(1);
+        match self.find_mut(client) {
+            Some(place) => place.streams = place.streams.saturating_sub(1),
+            None if client.is_client() => self.gone.streams = self.gone.streams.saturating_sub(1),
+            None => return false,
+        }
         self.free(client, bytes)
     }
 
     /// Counts bytes that are kept no longer while their request still has its stream; the result is
     /// that of [`end`](Shares::end).
     pub(crate) fn free(&mut self, client: ClientRef, bytes: usize) -> bool {
-        let Some(place) = self.find_mut(client) else { return false };
+        let place = match self.find_mut(client) {
+            Some(place) => place,
+            None if client.is_client() => &mut self.gone,
+            None => return false,
+        };
         place.bytes = place.bytes.saturating_sub(bytes as u32);
         let waits = place.waits;
         self.bytes = self.bytes.saturating_sub(bytes);
+        if self.gone.streams == 0 {
+            let rest = std::mem::take(&mut self.gone).bytes;
+            self.bytes = self.bytes.saturating_sub(rest as usize);
+        }
         waits && self.is_readied(client)
     }
 
@@ -192,13 +231,19 @@ impl Shares {
         is_within
     }
 
-    /// True if a client has its part, and others want the link.
+    /// True if a client has its part, and others want the link. A client that has connected after
+    /// one that left with a large part may be the same one: it waits for the requests of that one.
     pub(crate) fn has_part(&self, client: ClientRef) -> bool {
-        let Some(place) = self.find(client) else { return false };
         let wanting = self.wanting();
+        if wanting <= 1 {
+            return false;
+        }
         let part = self.bounds.part(wanting);
-        wanting > 1
-            && (place.streams as usize >= part.streams || place.bytes as usize >= part.bytes)
+        let fills = |place: &Use| {
+            place.streams as usize >= part.streams || place.bytes as usize >= part.bytes
+        };
+        let may_be_back = client.is_client() && self.gone.id != 0 && client.id > self.gone.id;
+        self.find(client).is_some_and(fills) || may_be_back && fills(&self.gone)
     }
 
     /// Lines up a client that has its part.
@@ -262,18 +307,18 @@ impl Shares {
                 || ticks.saturating_sub(place.used_tick) <= limits::SHARE_WANTED_TICKS
         };
         let mut wanting = 0;
-        let (clients, bytes) = (&mut self.clients, &mut self.bytes);
+        let (clients, mut left) = (&mut self.clients, Vec::new());
         self.taken.retain(|slot| {
             let Some(place) = clients.get_mut(*slot as usize) else { return false };
             if !is_there(ClientRef { slot: *slot, id: place.id }) {
-                *bytes = bytes.saturating_sub(place.bytes as usize);
-                *place = Use::default();
+                left.push(std::mem::take(place));
                 return false;
             }
             place.wants = wants(place);
             wanting += usize::from(place.wants);
             true
         });
+        left.into_iter().for_each(|left| self.keep(left));
         self.parts.wants = self.parts.id != 0 && wants(&self.parts);
         self.wanting = wanting + usize::from(self.parts.wants);
         for place in 0..self.line.len() {
@@ -352,10 +397,10 @@ mod tests {
         shares.free(client(2), 10);
         assert_eq!(shares.bytes(), 120);
         shares.tick(|there| there != client(1), |_| ());
-        shares.end(client(1), 10);
+        (0..5).for_each(|_| assert!(!shares.end(client(1), 10)));
         assert_eq!(shares.bytes(), 70, "one has left");
         shares.take(ClientRef { slot: 2, id: 99 }, 1);
-        shares.end(client(2), 10);
+        (0..4).for_each(|_| assert!(!shares.end(client(2), 10)));
         assert_eq!(shares.bytes(), 31, "its slot has another client");
         shares.crowd(Bounds { bytes: shares.bytes(), ..BOUNDS });
         let next = ClientRef { slot: 2, id: 99 };
@@ -419,6 +464,56 @@ mod tests {
             shares.tick(is_there, |_| ());
             assert!(looked_at.get() <= 3 && shares.taken.len() == left);
         }
+    }
+
+    /// Its requests are still in flight, and a new connection would have a part beside them.
+    #[test]
+    fn a_client_that_leaves_and_comes_back_has_no_second_part() {
+        for is_noticed in [true, false] {
+            let mut shares = settled(&[(0, 1), (1, 900)]);
+            let back = ClientRef { slot: 1, id: 99 };
+            if is_noticed {
+                shares.tick(|there| there != client(1), |_| ());
+            } else {
+                shares.line_up(back);
+            }
+            assert!(shares.has_part(back) && shares.has_part(ClientRef { slot: 7, id: 100 }));
+            assert!(!shares.has_part(client(0)) && !shares.has_part(ClientRef::PROXY));
+            shares.line_up(back);
+            assert!(!shares.has_part(ClientRef::PART), "it is no client");
+            assert_eq!(tick(&mut shares, 1), []);
+            (0..401).for_each(|_| assert!(!shares.end(client(1), 10)));
+            assert_eq!(tick(&mut shares, 1), [back], "less than a part of them is left");
+            shares.take(back, 10);
+            (0..499).for_each(|_| assert!(!shares.end(client(1), 10)));
+            assert_eq!((shares.gone.id, shares.bytes()), (0, 20));
+            assert!(!shares.has_part(back));
+        }
+    }
+
+    /// The table is made from requests in the order of their streams.
+    #[test]
+    fn requests_of_two_clients_of_a_slot_count_for_each_of_them() {
+        let (before, now) = (client(1), ClientRef { slot: 1, id: 99 });
+        let requests = (0..10).flat_map(|_| [(before, 10), (now, 10), (before, 10)]);
+        let mut shares = Shares::new(BOUNDS, requests);
+        let streams =
+            |shares: &Shares| (shares.find(now).map(|it| it.streams), shares.gone.streams);
+        assert_eq!((streams(&shares), shares.bytes()), ((Some(10), 20), 300));
+        (0..20).for_each(|_| assert!(!shares.end(before, 10)));
+        (0..9).for_each(|_| assert!(!shares.end(now, 10)));
+        assert_eq!((streams(&shares), shares.bytes()), ((Some(1), 0), 10));
+    }
+
+    #[test]
+    fn clients_that_leave_with_few_requests_delay_nobody() {
+        let mut shares = settled(&[(0, 600), (1, 200), (2, 20)]);
+        shares.tick(|there| there == client(0), |_| ());
+        assert!(shares.gone.id == client(1).id, "it had more than half of a part");
+        let mut shares = settled(&[(0, 600), (1, 100), (2, 20)]);
+        shares.tick(|there| there == client(0), |_| ());
+        assert_eq!((shares.gone.id, shares.gone.streams), (0, 120));
+        assert!(!shares.has_part(client(9)));
     }
 
     #[test]

@@ -124,6 +124,21 @@ fn the_part_of_a_client_that_leaves_goes_to_the_others() {
     assert!(answered > STREAMS * 9 / 10, "{answered} of {STREAMS} streams are its own");
 }
 
+/// The requests of a client that has left are still in flight.
+#[test]
+fn a_client_that_leaves_and_comes_back_has_no_second_part() {
+    let (mut testbed, [good, mut hostile]) = testbed::<2>();
+    for round in 0..10 {
+        send_many(&mut testbed, hostile, 20_000);
+        testbed.run_for(SECOND / 20);
+        let took_ns = ask(&mut testbed, &[good]);
+        assert!(took_ns < 5 * FAST_NS, "round {round}: {} ms", took_ns / MILLISECOND);
+        testbed.reset(hostile);
+        hostile = testbed.started_offender(4);
+        testbed.run_for(SECOND / 20);
+    }
+}
+
 /// Requests of 350 KB fill the bytes of a link long before its streams.
 #[test]
 fn large_requests_of_one_client_leave_others_room() {
