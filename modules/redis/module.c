@@ -10,8 +10,10 @@
  *    it has no context that passes on the deletion of an expired key: the server aborts.
  *  - show a write whose client has no answer yet. So a turn comes after the loop has slept: what it
  *    has written before is in the append-only file by then, and synced with `appendfsync always`.
- *  - hold up the server's clients for more than its budget. What is left makes the next sleep end
- *    at once, and all clients that are ready come before the next turn. */
+ *  - hold up the server's clients for more than its budget, in datagrams, replies and time: a key
+ *    may take long where its user has very many patterns, or its large value has expired. What is
+ *    left makes the next sleep end at once, and all clients that are ready come before the next
+ *    turn. */
 #include <errno.h>
 #include <pthread.h>
 #include <string.h>
@@ -28,6 +30,8 @@
 enum {
     /* Replies after which a turn ends, whatever its budget of datagrams has left. */
     TURN_REPLIES_MAX = 256,
+    /* Time after which no further batch begins in a turn. */
+    TURN_NS_MAX = 1000000,
 };
 
 static struct {
@@ -96,7 +100,8 @@ static void answer(struct values *values, unsigned index, uint64_t now) {
 /* Serves what waits, up to the budget of a turn. */
 static void serve(struct values *values, uint64_t now) {
     unsigned left = options.turn_datagrams_max, replies = 0;
-    while (left && replies < TURN_REPLIES_MAX) {
+    bool is_late = false;
+    while (left && replies < TURN_REPLIES_MAX && !is_late) {
         unsigned limit = left < BATCH_MAX ? left : BATCH_MAX;
         batch_receive(&batch, fd, limit);
         for (unsigned index = 0; index < batch.count; index++) answer(values, index, now);
@@ -105,10 +110,11 @@ static void serve(struct values *values, uint64_t now) {
         /* Replies point to the batch, which the next one overwrites. */
         queue_send(&queue, fd, options.uses_gso, &counts.sent);
         if (batch.count < limit) break;
+        is_late = now_ns() - now >= TURN_NS_MAX;
     }
     unsigned datagrams = options.turn_datagrams_max - left;
     counts.turns++;
-    counts.turns_full += !left || replies >= TURN_REPLIES_MAX;
+    counts.turns_full += !left || replies >= TURN_REPLIES_MAX || is_late;
     counts.datagrams += datagrams;
     if (datagrams > counts.turn_datagrams_max) counts.turn_datagrams_max = datagrams;
     uint64_t passed_us = (now_ns() - now) / 1000;

@@ -386,6 +386,26 @@ def test_a_turn_ends_and_the_servers_own_clients_come_before_the_next(start):
     assert counts["turn_datagrams_max"] == limit and counts["turns_full"] >= flood // limit
 
 
+def test_a_turn_ends_when_keys_take_long(start):
+    """The user may read by the last of very many patterns, each of which is compared with each key."""
+    server = start(["user", "cache", "turn-datagrams-max", 4096])
+    redis = server.redis()
+    redis.execute_command("ACL", "SETUSER", "cache", "on", "nopass", "+mget", *(f"~{number}:*" for number in range(5000)), "~key*")
+    names = [b"key%d" % number for number in range(16)]
+    redis.mset({name: "v" for name in names})
+    flood, pid = 160, server.processes["server"].pid
+    with server.client() as client:
+        until(lambda: client.statuses(*names) == [HIT] * len(names), "the user counts")
+        before = server.info(redis)["datagrams"]
+        stop(pid)
+        for _ in range(flood):
+            client.send(client.request(names))
+        os.kill(pid, signal.SIGCONT)
+        until(lambda: server.info(redis)["datagrams"] == before + flood, "all datagrams are served")
+    counts = server.info(redis)
+    assert counts["turn_datagrams_max"] <= 32 and counts["turns_full"] >= flood // 32 - 1, counts
+
+
 def test_it_can_be_unloaded_and_loaded_again(start):
     from harness.redis_module import module
 
