@@ -39,7 +39,7 @@ impl Config {
         if !own.ip().to_canonical().is_loopback() && self.admin_token_file.is_none() {
             let why = format!(
                 "other machines may reach {own}, and there is no login: set admin_token_file, or \
-                listen on 127.0.0.1 or unix:/run/shunt/admin.sock"
+                listen on 127.0.0.1 or unix:/run/shunt/admin-cql.sock"
             );
             found.add(KEY, why);
         }

@@ -65,7 +65,7 @@ pub struct AdminCql(pub Option<ListenAddress>);
 
 impl Kind for AdminCql {
     const EXPECTED: &'static str =
-        "an address such as \"127.0.0.1:9181\" or \"unix:/run/shunt/admin.sock\", or \"off\"";
+        "an address such as \"127.0.0.1:9181\" or \"unix:/run/shunt/admin-cql.sock\", or \"off\"";
 
     fn from_text(text: &str) -> Result<Self, String> {
         if text == "off" {
