@@ -92,7 +92,7 @@ options! {
     admin: Option<AdminAddress> {
         kind: Admin, value: "ADDR", default: "127.0.0.1:9180",
         allowed: Form("address, `unix:PATH` or `off`", "127.0.0.1:9999"), change: AfterRestart,
-        manual: "Others read the pages unless [TLS and a token](tls-http.md) guard them. List accepted host names after it, and a [Unix socket](monitoring.md#a-unix-socket): `10.0.9.1:9180,proxy.example,unix:/run/shunt/admin.sock`",
+        manual: "Others read the pages unless [TLS and a token](tls-http.md) guard them. List accepted host names after it, and a [Unix socket](listeners.md#a-unix-socket-for-the-admin-pages): `10.0.9.1:9180,proxy.example,unix:/run/shunt/admin.sock`",
     }
     /// Address of the admin pages as CQL tables, or `off`
     admin_cql: Option<ListenAddress> {
