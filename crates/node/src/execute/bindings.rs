@@ -10,10 +10,16 @@ use super::annotations::Aside;
 use crate::shared::Shared;
 use crate::statement::{Marker, Statement};
 
+/// Most markers and values of which each is looked for in the message, where it is found after as
+/// many steps as values are before it.
+const FEW: usize = 32;
+
 /// Implements the bindings for evaluating terms.
 pub(crate) struct Bound<'a> {
     statement: &'a Statement,
     values: &'a Values<'a>,
+    /// The value of each marker, unless there are few.
+    of_markers: Option<Vec<Option<WireValue<'a>>>>,
     shared: &'a Shared,
     /// Receives notes for the trace.
     pub(crate) aside: &'a Aside,
@@ -28,7 +34,9 @@ impl<'a> Bound<'a> {
         shared: &'a Shared,
         aside: &'a Aside,
     ) -> Self {
-        Self { statement, values, shared, aside, now_us: shared.now_us() }
+        let are_many = statement.markers.len().max(values.len()) > FEW;
+        let of_markers = are_many.then(|| values_of_markers(statement, values));
+        Self { statement, values, of_markers, shared, aside, now_us: shared.now_us() }
     }
 
     /// The values as literals, named as in Cassandra's traces.
@@ -48,6 +56,19 @@ impl<'a> Bound<'a> {
     pub(crate) fn now_s(&self) -> i64 {
         self.now_us / 1_000_000
     }
+}
+
+/// The values of all markers, found in one walk.
+fn values_of_markers<'a>(
+    statement: &'a Statement,
+    values: &Values<'a>,
+) -> Vec<Option<WireValue<'a>>> {
+    if !values.is_named() {
+        return values.iter().map(|(_, value)| Some(value)).collect();
+    }
+    let names = || statement.markers.iter().map(|marker| marker.name.as_str());
+    let known = values.with_names(names());
+    names().map(|name| known.get(name).copied()).collect()
 }
 
 impl Environment for Bound<'_> {
@@ -70,10 +91,12 @@ impl Environment for Bound<'_> {
 
 impl Bindings for Bound<'_> {
     fn value(&self, index: u16) -> Value {
-        let found = if self.values.is_named() {
-            self.statement.marker_name(index).and_then(|name| self.values.named(name))
-        } else {
-            self.values.get(usize::from(index))
+        let found = match &self.of_markers {
+            Some(values) => values.get(usize::from(index)).copied().flatten(),
+            None if self.values.is_named() => {
+                self.statement.marker_name(index).and_then(|name| self.values.named(name))
+            }
+            None => self.values.get(usize::from(index)),
         };
         match found {
             Some(WireValue::Bytes(bytes)) => Value::Bytes(bytes.to_vec()),

@@ -334,6 +334,40 @@ fn a_value_counts_as_often_as_its_name_is_there() {
     assert!(op == opcode::ERROR && told.contains("as often as it is named"), "{told}");
 }
 
+/// Each value was looked for from the first one on: 65,535 took seconds of the loop.
+#[test]
+fn many_values_are_found_by_their_markers() {
+    let mut this = Loop::new();
+    for p in [7, 150, 199] {
+        this.patiently(&format!("INSERT INTO k.t (p, v) VALUES ({p}, '{p}')"));
+    }
+    for is_named in [false, true] {
+        let mut values =
+            if is_named { ValueList::named(VERSION) } else { ValueList::positional(VERSION) };
+        for number in 0..200_i32 {
+            let number = if is_named { 199 - number } else { number };
+            values.push_named(&format!("n{number}"), Value::Bytes(&number.to_be_bytes()));
+        }
+        let markers = (0..200).map(|n| if is_named { format!(":n{n}") } else { "?".to_owned() });
+        let markers = markers.collect::<Vec<_>>().join(", ");
+        let mut params = QueryParams::simple(Consistency::ONE);
+        (params.flags, params.values) = (params.flags | query_flag::VALUES, values.values());
+        let (mut body, mut out) = (Vec::new(), Vec::new());
+        let text = format!("SELECT v FROM k.t WHERE p IN ({markers})");
+        encode::query(&mut body, VERSION, &text, &params);
+        let request = Request { version: VERSION, flags: 0, opcode: opcode::QUERY, body: &body };
+        this.executor.execute(&mut this.client, &request, &mut out);
+        let Ok(ResultMessage::Rows(rows)) = ResultMessage::decode(VERSION, &out) else {
+            panic!("{out:?}")
+        };
+        let found: Vec<Vec<u8>> = rows
+            .rows()
+            .map(|row| row.expect("a row").get(0).unwrap_or_default().to_vec())
+            .collect();
+        assert_eq!(found, [&b"7"[..], b"150", b"199"], "named: {is_named}");
+    }
+}
+
 /// A request whose values are lists of this many elements each.
 fn with_lists(text: &str, lists: &[(usize, &[u8])]) -> Vec<u8> {
     let mut values = ValueList::positional(VERSION);
