@@ -11,12 +11,17 @@ use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::registry::{Registry, Unit};
 use serde_json::{Map, Value as Json, json};
 use shunt_tls::{Sessions, Tokens};
+use tokio::sync::Semaphore;
 
 use crate::counter::{Family, Label as _};
 use crate::encode::{Encoder, MetricFamily, plain};
 use crate::exemplars::{self, Exemplar};
 use crate::history::{History, Reading};
 use crate::{labels, process};
+
+/// Pages that are made at a time. A large one takes its thread for tens of milliseconds, and the
+/// thread of a proxy also watches the ring.
+pub(crate) const TURNS_MAX: usize = 8;
 
 /// A future of a [`Part`]'s state.
 pub type State<'a> = Pin<Box<dyn Future<Output = Json> + Send + 'a>>;
@@ -124,6 +129,8 @@ pub struct Pages {
     pub(crate) access: Access,
     /// Written by the thread that serves the pages.
     pub(crate) refusals: Family<Refusal, { Refusal::COUNT }>,
+    /// Turns of the requests for pages that may take long.
+    pub(crate) turns: Semaphore,
     started: Instant,
     history: History,
 }
@@ -150,7 +157,8 @@ impl Pages {
         access: Access,
     ) -> Arc<Self> {
         let (refusals, history) = (Family::default(), History::default());
-        Arc::new(Self { parts, version, access, refusals, started: Instant::now(), history })
+        let (turns, started) = (Semaphore::new(TURNS_MAX), Instant::now());
+        Arc::new(Self { parts, version, access, refusals, turns, started, history })
     }
 
     /// The metrics of all parts and of the process as OpenMetrics text, ending in `# EOF`.

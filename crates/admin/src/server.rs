@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use axum::body::HttpBody as _;
 use axum::extract::{DefaultBodyLimit, Request, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{get, post};
@@ -170,6 +170,12 @@ async fn admit(pages: &Pages, peer: Peer, request: Request, next: Next) -> Respo
         pages.refusals.of(refusal).add(1);
         return unauthorized(refusal, tokens.option());
     }
+    let is_quick = authorization::is_open(request.uri().path());
+    // A change waits for others, and is short.
+    let _turn = match is_quick || request.method() == Method::POST {
+        true => None,
+        false => pages.turns.acquire().await.ok(),
+    };
     next.run(request).await
 }
 
@@ -343,6 +349,74 @@ mod tests {
         timeout(Duration::from_secs(600), looks).await.expect("nobody looks");
         let reason = pages.not_ready().expect("ready");
         assert_eq!(reason, "event loops are stuck: loops [0]");
+        server.abort();
+    }
+
+    /// A part with a page that takes many turns of the thread.
+    #[derive(Default)]
+    struct Slow {
+        running: AtomicUsize,
+        most: AtomicUsize,
+    }
+
+    impl Part for Slow {
+        fn metrics(&self, _: &mut Encoder<'_>) -> fmt::Result {
+            Ok(())
+        }
+
+        fn stuck(&self, _: std::time::Instant) -> Map<String, Value> {
+            Map::new()
+        }
+
+        fn not_ready(&self) -> Option<String> {
+            None
+        }
+
+        fn status(&self) -> pages::State<'_> {
+            Box::pin(async move {
+                let running = self.running.fetch_add(1, Ordering::Relaxed) + 1;
+                self.most.fetch_max(running, Ordering::Relaxed);
+                while self.most.load(Ordering::Relaxed) < pages::TURNS_MAX {
+                    sleep(Duration::from_millis(1)).await;
+                }
+                for _ in 0..1_000 {
+                    tokio::task::yield_now().await;
+                }
+                self.running.fetch_sub(1, Ordering::Relaxed);
+                Value::Null
+            })
+        }
+    }
+
+    async fn answer(listener: std::net::SocketAddr, path: &str) -> String {
+        let mut stream = TcpStream::connect(listener).await.expect("connect");
+        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.expect("write");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.expect("read");
+        answer
+    }
+
+    /// All pages share a thread: those of health would wait until hundreds of large ones are there.
+    #[tokio::test]
+    async fn few_pages_are_made_at_a_time_and_those_of_health_do_not_wait() {
+        let part = Arc::new(Slow::default());
+        let pages = Pages::new("1", vec![Arc::clone(&part) as Arc<dyn Part>]);
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind");
+        let address = listener.local_addr().expect("address");
+        let server = tokio::spawn(Arc::clone(&pages).serve(listener));
+        let askers: Vec<_> =
+            (0..10 * pages::TURNS_MAX).map(|_| tokio::spawn(answer(address, "/status"))).collect();
+        for asker in askers {
+            assert!(asker.await.expect("an answer").starts_with("HTTP/1.1 200"));
+        }
+        assert_eq!(part.most.load(Ordering::Relaxed), pages::TURNS_MAX);
+        let all = u32::try_from(pages::TURNS_MAX).expect("few");
+        let taken = pages.turns.acquire_many(all).await.expect("open");
+        for path in ["/readyz", "/healthz", "/"] {
+            assert!(answer(address, path).await.starts_with("HTTP/1.1 200"), "{path}");
+        }
+        drop(taken);
         server.abort();
     }
 
