@@ -10,6 +10,7 @@ import threading
 import pytest
 
 from harness.netmc import DATAGRAM_BYTES_MAX, GET, HIT, MISS, OVER_TCP, TOO_BIG, items, parts, whole
+from harness.ports import free_port
 from harness.processes import stop
 from harness.proxy import binary
 from harness.redis import ANSWER_SECONDS, only_with, why_not
@@ -326,7 +327,8 @@ def test_a_stale_replica_and_paused_clients_have_no_values(start):
 
 
 def test_a_node_of_a_cluster_answers_for_its_own_slots(start):
-    server = start(server_options=["--cluster-enabled", "yes"])
+    # By default a node takes the port 10,000 above its own, which may be another program's.
+    server = start(server_options=["--cluster-enabled", "yes", "--cluster-port", str(free_port())])
     redis = server.redis()
     redis.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
     until(lambda: "cluster_state:ok" in str(redis.execute_command("CLUSTER", "INFO")), "the cluster is complete")

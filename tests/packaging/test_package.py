@@ -54,9 +54,8 @@ def test_the_package_has_what_a_service_needs(packages, root):
     assert (packages / "shunt.debug").stat().st_size > 0
 
 
+@only_with("redis", "redis-server")
 def test_a_server_loads_the_module(root, tmp_path):
-    if shutil.which("redis-server") is None:
-        pytest.skip("redis-server is missing: scripts/prerequisites redis")
     port = free_port()
     command = ["redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", tmp_path,
                "--loadmodule", root / "usr/lib/shunt/shunt-multiget.so", "port", free_port(socket.SOCK_DGRAM)]
