@@ -333,6 +333,8 @@ def test_a_dispatcher_and_a_sidecar_have_the_page(browser, tmp_path, kind, words
                 return listens(admin)
 
             until(is_there, f"the {kind} has its page", told=lambda: (tmp_path / "log").read_text())
+            # The page of the process before still asks.
+            browser.open("about:blank")
             browser.told.clear()
             browser.open(f"http://{admin}/")
             browser.until(f"document.querySelector('h1').textContent === 'Shunt {kind}'", "the page names the process")

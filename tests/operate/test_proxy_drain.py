@@ -5,6 +5,7 @@ import shutil
 import socket
 import subprocess
 import threading
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -118,8 +119,9 @@ def test_no_connection_fails_while_a_proxy_drains(tmp_path):
     with Embedded("proxy-drain", contact, arguments, [node], tmp_path / "up.log"):
         first, second = (Proxy(node, f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}", options,
                                tmp_path / f"proxy-{name}.log") for name in "ab")
-        with first, second, Balancer([first, second], port, tmp_path) as balancer, Loops(port) as loops:
+        with first, second, Balancer([first, second], port, tmp_path) as balancer, ExitStack() as stack:
             [balancer.wait_for(server, "UP") for server in "ab"]
+            loops = stack.enter_context(Loops(port))
             loops.go_on()
             # An operator drains the proxy, and takes it back.
             order(first, "drain")
