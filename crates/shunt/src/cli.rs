@@ -487,7 +487,7 @@ pub(crate) enum Command {
     )]
     #[command(after_help = help::ending(KICK_EXAMPLES, "kick"))]
     Kick(Box<Kick>),
-    /// Have a running proxy tell its balancer to send clients elsewhere, and close idle ones
+    /// Have a running proxy tell its balancer to send clients elsewhere, and close clients
     #[command(after_help = help::ending(DRAIN_EXAMPLES, "drain"))]
     Drain(Box<Drain>),
     /// Take the drain of a running proxy back
