@@ -22,7 +22,7 @@ const STEP: Duration = Duration::from_secs(2);
 /// Readings come once a second, sometimes a little early: every second one makes a point.
 const STEP_MIN: Duration = Duration::from_millis(1500);
 
-/// What a part has done since its start, as far as its clients see it.
+/// Counts of a part since its start, as far as its clients see them.
 #[derive(Clone, Debug, Default)]
 pub struct Reading {
     /// Requests answered.

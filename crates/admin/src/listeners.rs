@@ -25,7 +25,7 @@ pub(crate) enum Accepted {
 /// The other side of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer {
-    /// Its address; for a Unix socket, that of this machine.
+    /// The client's address; for a Unix socket, that of this machine.
     pub(crate) address: IpAddr,
     /// True at a Unix socket, whose permissions guard it.
     pub(crate) is_owner: bool,
