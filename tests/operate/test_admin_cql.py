@@ -147,6 +147,18 @@ def test_the_only_node_cannot_be_drained(node, admin):
     assert admin.execute("SELECT count(*) FROM nodes WHERE drained = false").one().count == 1
 
 
+def test_the_proxy_is_drained_and_taken_back(proxy, client, admin):
+    def state() -> tuple:
+        return tuple(admin.execute("SELECT ready, reason, draining FROM proxy WHERE key = 'local'").one())
+
+    assert state() == (True, None, False) and proxy.get("/readyz")[0] == 200
+    admin.execute("UPDATE proxy SET draining = true WHERE key = 'local'")
+    assert state() == (False, "draining", True) and proxy.get("/readyz")[0] == 503
+    admin.execute("UPDATE proxy SET draining = false WHERE key = 'local'")
+    assert state() == (True, None, False) and proxy.get("/readyz")[0] == 200
+    until(lambda: answers(client), "clients are served", told=proxy.log_tail)
+
+
 def answers(client) -> bool:
     try:
         return bool(client.execute("SELECT release_version FROM system.local"))

@@ -10,10 +10,11 @@ use shunt_language::ast::{
 };
 use shunt_language::terms::{self, Bindings, Prepared, Scope};
 
+use crate::cores::core_list;
 use crate::fault::Fault;
 use crate::plan;
 use crate::select::known_value;
-use crate::tables::{KEYSPACE, Table};
+use crate::tables::{KEYSPACE, ONLY_KEY, Table};
 
 /// A table whose clients a `DELETE` closes: its name, and the columns that its conditions may have,
 /// each with its parameter of the change.
@@ -35,6 +36,10 @@ const CLOSABLE: [Closable; 2] = [
         ],
     ),
 ];
+
+/// Tables that an `UPDATE` may change: the name, the column to set, and that of the condition.
+const CHANGEABLE: [(&str, &str, &str); 3] =
+    [("settings", "value", "name"), ("nodes", "drained", "address"), ("proxy", "draining", "key")];
 
 /// The condition, and the parameter, that stand for all clients. No table has such a column.
 const ALL: &str = "all";
@@ -59,6 +64,13 @@ pub(crate) enum Change {
         /// True to take the node out of routing, false to take it back.
         drained: Prepared,
     },
+    /// `UPDATE proxy SET draining = .. WHERE key = 'local'`
+    DrainProxy {
+        /// Key of the only row.
+        key: Prepared,
+        /// True to send clients to other proxies, false to take that back.
+        draining: Prepared,
+    },
     /// `DELETE FROM clients WHERE ..`, or `client_groups`: the conditions, by parameter.
     Kick(Vec<(&'static str, Prepared)>),
 }
@@ -77,14 +89,12 @@ pub(crate) fn plan_update(
     let other = || {
         Fault::invalid(
             "an UPDATE at the admin address is UPDATE settings SET value = '..' WHERE name = '..', \
-             or UPDATE nodes SET drained = .. WHERE address = '..'",
+             UPDATE nodes SET drained = .. WHERE address = '..', \
+             or UPDATE proxy SET draining = .. WHERE key = 'local'",
         )
     };
-    let (changed, key) = match table.name {
-        "settings" if table.keyspace == KEYSPACE => ("value", "name"),
-        "nodes" if table.keyspace == KEYSPACE => ("drained", "address"),
-        _ => return Err(other()),
-    };
+    let (_, changed, key) =
+        *CHANGEABLE.iter().find(|(name, ..)| is(table, name)).ok_or_else(other)?;
     let ([assignment], [relation]) = (&update.assignments[..], &update.relations[..]) else {
         return Err(other());
     };
@@ -100,7 +110,8 @@ pub(crate) fn plan_update(
     let (new, wanted) = (term(changed, new)?, term(key, wanted)?);
     Ok(match changed {
         "value" => Change::Setting { name: wanted, value: new },
-        _ => Change::Drain { address: wanted, drained: new },
+        "drained" => Change::Drain { address: wanted, drained: new },
+        _ => Change::DrainProxy { key: wanted, draining: new },
     })
 }
 
@@ -209,6 +220,21 @@ impl Change {
                 let left = &outcome["in_flight"];
                 Ok(vec![format!("the node has {left} queries in flight")])
             }
+            Change::DrainProxy { key, draining } => {
+                let draining = boolean("draining", &known_value(draining, "draining", bindings)?)?;
+                if text_of(key, "key", bindings)? != ONLY_KEY {
+                    let why = format!("the key of the only row is '{ONLY_KEY}'");
+                    return Err(Fault::invalid(why));
+                }
+                let change = if draining { "drain" } else { "undrain" };
+                ask(pages, change, &json!({}), from).await?;
+                Ok(vec![match draining {
+                    true => {
+                        "the proxy drains; SET draining = false takes the drain back".to_owned()
+                    }
+                    false => "the proxy serves its clients".to_owned(),
+                }])
+            }
             Change::Kick(conditions) => {
                 let mut parameters = Map::new();
                 if let [(ALL, term)] = &conditions[..] {
@@ -228,14 +254,13 @@ impl Change {
                     parameters.insert("id".to_owned(), id(&address, &port)?.into());
                 }
                 let outcome = ask(pages, "kick", &parameters.into(), from).await?;
-                let missing = outcome["cores_missing"].as_array().map_or(0, Vec::len);
+                let missing = outcome["cores_missing"].as_array().filter(|cores| !cores.is_empty());
                 let closed = &outcome["closed"];
                 let what = if *closed == 1 { "client" } else { "clients" };
                 let mut lines = vec![format!("closed {closed} {what}")];
-                if missing > 0 {
-                    lines
-                        .push(format!("{missing} cores did not answer in time; repeat the DELETE"));
-                }
+                lines.extend(missing.map(|cores| {
+                    format!("{} did not answer in time; repeat the DELETE", core_list(cores))
+                }));
                 Ok(lines)
             }
         }

@@ -16,6 +16,7 @@ mod bindings;
 mod changes;
 mod connection;
 mod connection_limit;
+mod cores;
 mod describe;
 mod execute;
 mod fault;

@@ -6,6 +6,7 @@ use shunt_language::CqlType;
 use shunt_language::values::json::{Json, from_json};
 use tokio::task::yield_now;
 
+use crate::cores::core_list;
 use crate::fault::Fault;
 use crate::schema::{self, Identity};
 use crate::select::Row;
@@ -78,8 +79,8 @@ fn warnings(page: &Page, place: &str) -> Vec<String> {
     let missing = page.pointer(&format!("{beside}/cores_missing")).and_then(Page::as_array);
     let missing = missing.filter(|cores| !cores.is_empty());
     let warning = missing.map(|cores| {
-        let cores: Vec<String> = cores.iter().map(Page::to_string).collect();
-        format!("rows are missing: cores {} have not answered in time", cores.join(", "))
+        let has = if cores.len() == 1 { "has" } else { "have" };
+        format!("rows are missing: {} {has} not answered in time", core_list(cores))
     });
     let own = page.pointer(&format!("{beside}/warnings")).and_then(Page::as_array);
     let own = own.into_iter().flatten().filter_map(Page::as_str).map(str::to_owned);
@@ -89,7 +90,8 @@ fn warnings(page: &Page, place: &str) -> Vec<String> {
 /// The values of a row. A value that is not of its type is null; a test rules that out.
 fn cells(table: &Table, types: &[CqlType], row: &Page) -> Row {
     let cell = |(column, cql_type): (&crate::tables::Column, &CqlType)| {
-        let json = tree(row.pointer(column.field)?);
+        let value = column.value(row)?;
+        let json = tree(&value);
         let value = from_json(cql_type, &json, 0);
         debug_assert!(value.is_ok(), "{}: {json:?} is no {cql_type}", column.name);
         value.ok().flatten()

@@ -1,7 +1,7 @@
 //! The tables of [`KEYSPACE`](super::KEYSPACE): rows of the admin pages.
 
 use super::connections::{CLIENTS, FAILED_LOGINS, LINKS, POOLS};
-use super::{Column, KEYSPACE, Source, Table};
+use super::{Column, KEYSPACE, ONLY_KEY_FIELD, Source, Table};
 
 pub(super) const fn column(
     name: &'static str,
@@ -288,10 +288,12 @@ pub static ADMIN_TABLES: &[Table] = &[
         (1, 0),
         Source::Page("status", ""),
         &[
+            column("key", "text", ONLY_KEY_FIELD, "always `local`"),
             column("version", "text", "/version", "version of Shunt"),
             column("uptime_seconds", "bigint", "/uptime_seconds", "time since the start"),
             column("ready", "boolean", "/ready", "true if the proxy takes clients"),
             column("reason", "text", "/reason", "reason for not being ready"),
+            column("draining", "boolean", "/draining", "true if it sends its clients elsewhere"),
             column("clients", "bigint", "/clients", "connections of clients"),
             column("in_flight", "bigint", "/in_flight", "queries in flight"),
             column("queries", "bigint", "/queries", "queries since the start"),

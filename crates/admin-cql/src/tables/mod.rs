@@ -4,6 +4,9 @@ mod admin;
 mod connections;
 mod system;
 
+use std::borrow::Cow;
+
+use serde_json::Value as Page;
 use shunt_language::CqlType;
 
 use crate::fault::Fault;
@@ -14,6 +17,12 @@ use system::SYSTEM_TABLES;
 /// Keyspace of the admin tables.
 pub(crate) const KEYSPACE: &str = "shunt_admin";
 
+/// Key of a table's only row, as in `system.local`.
+pub(crate) const ONLY_KEY: &str = "local";
+
+/// The `field` of a column whose value is [`ONLY_KEY`].
+const ONLY_KEY_FIELD: &str = "only key";
+
 /// A column of a table.
 #[derive(Clone, Copy, Debug)]
 pub struct Column {
@@ -21,10 +30,20 @@ pub struct Column {
     pub name: &'static str,
     /// CQL type of the column.
     pub cql: &'static str,
-    /// Place of the value in a row of the page (RFC 6901).
+    /// Place of the value in a row of the page (RFC 6901), or [`ONLY_KEY_FIELD`].
     pub(crate) field: &'static str,
     /// Meaning of the value; empty for system tables.
     pub meaning: &'static str,
+}
+
+impl Column {
+    /// The value in a row of the page.
+    pub(crate) fn value<'p>(&self, row: &'p Page) -> Option<Cow<'p, Page>> {
+        match self.field {
+            ONLY_KEY_FIELD => Some(Cow::Owned(ONLY_KEY.into())),
+            field => row.pointer(field).map(Cow::Borrowed),
+        }
+    }
 }
 
 /// The source of a table's rows.

@@ -30,6 +30,7 @@ fn each_table_can_be_selected_in_each_version() {
             }
         }
         assert_eq!(texts(&mut client, "SELECT cluster_name FROM shunt_admin.proxy"), ["c"]);
+        assert_eq!(texts(&mut client, "SELECT key FROM shunt_admin.proxy"), ["local"]);
         let names = texts(
             &mut client,
             "SELECT table_name FROM system_schema.tables WHERE keyspace_name = 'shunt_admin'",
@@ -85,7 +86,7 @@ fn cores_that_do_not_answer_are_a_warning() {
             .iter()
             .flat_map(|list| list.iter().map(str::to_owned))
             .collect();
-        let expected = "rows are missing: cores 1 have not answered in time";
+        let expected = "rows are missing: core 1 has not answered in time";
         assert_eq!(warnings, [expected][..usize::from(version > 3)]);
     }
 }
@@ -155,6 +156,8 @@ fn changes_are_those_of_the_pages() {
     client.run("UPDATE settings SET value = null WHERE name = 'log'");
     client.run("UPDATE nodes SET drained = true WHERE address = '10.0.9.1:9042'");
     client.run("UPDATE nodes SET drained = false WHERE address = '10.0.9.1'");
+    client.run("UPDATE proxy SET draining = true WHERE key = 'local'");
+    client.run("UPDATE proxy SET draining = false WHERE key = 'local'");
     let answer =
         client.query("DELETE FROM client_groups WHERE role = 'shop' AND address = '10.0.0.0/8'");
     let told: Vec<_> =
@@ -171,6 +174,8 @@ fn changes_are_those_of_the_pages() {
         ("set_option".to_owned(), json!({ "name": "log", "value": null })),
         ("drain_node".to_owned(), json!({ "node": "10.0.9.1:9042" })),
         ("undrain_node".to_owned(), json!({ "node": "10.0.9.1" })),
+        ("drain".to_owned(), json!({})),
+        ("undrain".to_owned(), json!({})),
         ("kick".to_owned(), json!({ "role": "shop", "address": "10.0.0.0/8" })),
         ("kick".to_owned(), json!({ "id": "10.0.4.7:51234" })),
         ("kick".to_owned(), json!({ "id": "[fd00::7]:1", "role": "shop" })),
@@ -216,6 +221,10 @@ fn other_statements_are_refused_and_change_nothing() {
         ("UPDATE nodes SET drained = true WHERE up = true", INVALID, "an UPDATE at"),
         ("UPDATE nodes SET drained = 'yes' WHERE address = 'a'", INVALID, "drained"),
         ("UPDATE nodes SET drained = null WHERE address = 'a'", INVALID, "null"),
+        ("UPDATE proxy SET draining = true WHERE key = 'other'", INVALID, "is 'local'"),
+        ("UPDATE proxy SET draining = null WHERE key = 'local'", INVALID, "null"),
+        ("UPDATE proxy SET draining = true WHERE version = '1'", INVALID, "an UPDATE at"),
+        ("UPDATE proxy SET ready = false WHERE key = 'local'", INVALID, "an UPDATE at"),
         ("UPDATE settings USING TTL 1 SET value = '1' WHERE name = 'log'", INVALID, "USING"),
         ("INSERT INTO settings (name) VALUES ('log')", INVALID, "INSERT"),
         ("CREATE TABLE t (k int PRIMARY KEY)", INVALID, "schema"),

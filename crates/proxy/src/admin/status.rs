@@ -1,6 +1,7 @@
 //! The proxy's part of `/status`: its present state.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -36,6 +37,7 @@ pub(super) async fn status(admin: &Admin) -> Value {
         "listen": admin.listening.iter().map(ToString::to_string).chain(paths).collect::<Vec<_>>(),
         "alerts": alerts,
         "alerts_omitted": omitted,
+        "draining": admin.draining.load(Ordering::Relaxed),
         "clients": sum(|core| core.clients.get()),
         "client_groups": groups,
         "in_flight": sum(|core| core.in_flight.get()),
