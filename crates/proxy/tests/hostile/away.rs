@@ -11,24 +11,36 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use shunt_admin::Part as _;
 use shunt_proxy::admin::Admin;
-use shunt_proxy::control::{ClusterView, CoreMail, Mailbox};
+use shunt_proxy::config::Config;
+use shunt_proxy::control::{ClusterState, ClusterView, CoreMail, Mailbox};
 use shunt_proxy::metrics::exposition::Sources;
 use shunt_reactor::sim::{MILLISECOND, SECOND};
 use shunt_testing::bytes;
+use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use super::testbed::Testbed;
 
 /// Longest wait for an answer: half a minute longer than a core has for its own.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
-const CORES: usize = 2;
+pub const CORES: usize = 2;
 /// The core that is away.
-const AWAY: usize = 1;
+pub const AWAY: usize = 1;
 
 /// Mail on its way to the cores.
-type Post = Arc<Mutex<VecDeque<(usize, CoreMail)>>>;
+pub type Post = Arc<Mutex<VecDeque<(usize, CoreMail)>>>;
 
-fn admin(testbed: &Testbed, post: &Post) -> Arc<Admin> {
+/// The pages, and the ends that feed their configuration and their ring.
+type Fed = (Arc<Admin>, watch::Sender<Arc<Config>>, watch::Sender<Option<Arc<ClusterState>>>);
+
+/// Sends mail to all cores.
+pub fn post_to_all(post: &Post, mail: &CoreMail) {
+    let mail = (0..CORES).map(|core| (core, mail.clone()));
+    post.lock().unwrap().extend(mail);
+}
+
+/// Makes the pages of a proxy that does not know the ring yet.
+pub fn admin_with(testbed: &Testbed, post: &Post) -> Fed {
     let mailbox = |core: usize| -> Mailbox {
         let post = Arc::clone(post);
         Box::new(move |mail| {
@@ -36,20 +48,36 @@ fn admin(testbed: &Testbed, post: &Post) -> Arc<Admin> {
             Ok(())
         })
     };
+    let (ring, cluster) = ClusterView::new();
     let sources = Sources {
         cores: testbed.scene.metrics.clone().into(),
         control: Arc::default(),
-        cluster: ClusterView::new().1,
+        cluster,
         prepared: Arc::default(),
         tls: Arc::default(),
         traces: Arc::default(),
     };
-    let config = tokio::sync::watch::channel(Arc::new(testbed.scene.options.config.clone())).1;
-    Admin::new(sources, config, Vec::new(), (0..CORES).map(mailbox).collect())
+    let scene = &testbed.scene;
+    let (cores, listen) = (CORES, vec![scene.proxy].into());
+    let config = Config { cores, listen, ..scene.options.config.clone() };
+    let (sender, config) = watch::channel(Arc::new(config));
+    let mailboxes = (0..CORES).map(mailbox).collect();
+    (Admin::new(sources, config, Vec::new(), mailboxes), sender, ring)
+}
+
+/// Delivers the mail to the cores, but for the one that is away.
+pub fn deliver(testbed: &mut Testbed, post: &Post, is_away: bool) {
+    let mut waiting = post.lock().unwrap();
+    let (here, kept) = waiting.drain(..).partition(|(core, _)| !is_away || *core != AWAY);
+    *waiting = kept;
+    let here: VecDeque<(usize, CoreMail)> = here;
+    for (core, mail) in here {
+        testbed.scene.world.post(testbed.scene.cores[core], mail);
+    }
 }
 
 /// Runs the cores, but for the one that is away, until there is an answer.
-async fn answer<T>(
+pub async fn answer<T>(
     testbed: &mut Testbed,
     post: &Post,
     is_away: bool,
@@ -62,19 +90,12 @@ async fn answer<T>(
             answer = &mut asked => return answer.expect("an answer in time"),
             () = sleep(Duration::from_millis(1)) => {}
         }
-        let mut waiting = post.lock().unwrap();
-        let (here, kept) = waiting.drain(..).partition(|(core, _)| !is_away || *core != AWAY);
-        *waiting = kept;
-        drop(waiting);
-        let here: VecDeque<(usize, CoreMail)> = here;
-        for (core, mail) in here {
-            testbed.scene.world.post(testbed.scene.cores[core], mail);
-        }
+        deliver(testbed, post, is_away);
         testbed.run_for(10 * MILLISECOND);
     }
 }
 
-fn clients(testbed: &Testbed, core: usize) -> u64 {
+pub fn clients(testbed: &Testbed, core: usize) -> u64 {
     testbed.scene.metrics[core].clients.get()
 }
 
@@ -107,7 +128,7 @@ fn pages_and_kicks_name_a_core_that_is_away_and_need_none_that_is() {
     }
     assert!((0..CORES).all(|core| clients(&testbed, core) > 0), "both cores have clients");
     let post = Post::default();
-    let admin = admin(&testbed, &post);
+    let (admin, ..) = admin_with(&testbed, &post);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     runtime.block_on(async {
         let told = answer(&mut testbed, &post, true, missing(&admin)).await;

@@ -31,6 +31,7 @@ mod own_statements;
 mod pages;
 mod pool_shares;
 mod away;
+mod away_cql;
 mod shares;
 mod digests;
 mod evictions;
