@@ -101,6 +101,11 @@ def test_units_are_hardened(unit, root):
     assert done.returncode == 0, done.stdout[-300:] + done.stderr
 
 
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
+def test_each_service_can_make_a_unix_socket_and_none_removes_that_of_another(unit):
+    assert {"RuntimeDirectory=shunt", "RuntimeDirectoryPreserve=yes", "User=shunt"} <= set(unit.read_text().splitlines())
+
+
 @only_with("units", "man")
 def test_man_pages_are_readable(root):
     page = subprocess.run(["man", "--warnings", "-l", root / "usr/share/man/man1/shunt-proxy.1.gz"], capture_output=True, text=True,

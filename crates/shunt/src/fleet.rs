@@ -116,6 +116,11 @@ impl TlsAccess {
         (*tls || tls_verify.is_some() || options != none).then_some(options)
     }
 
+    /// True with any option of TLS.
+    pub(crate) fn is_given(&self) -> bool {
+        self.options().is_some()
+    }
+
     /// Reads the files; `None`: clear text.
     pub(crate) fn client(&self) -> Result<Option<Arc<TlsClient>>, TlsError> {
         let client = self.options().map(TlsClient::open).transpose();

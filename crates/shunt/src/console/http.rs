@@ -126,6 +126,10 @@ impl AdminAccess {
 
     async fn exchange(&self, method: Method, path: &str, body: String) -> Result<Answer, Failure> {
         if let Some(socket) = self.admin.strip_prefix("unix:") {
+            if self.tls.is_given() {
+                let why = "a Unix socket has no TLS: leave out --tls and its other options";
+                return Err(refused(format!("--admin: `{}`: {why}", self.admin)));
+            }
             let request = self.head(method, path, ("localhost", ADMIN_PORT), body)?;
             let connection = UnixStream::connect(socket).await;
             let connection = connection.map_err(|error| self.unreachable(&error.to_string()))?;
@@ -260,10 +264,31 @@ pub(super) fn refused(message: String) -> Failure {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
+    use clap::Parser;
     use serde_json::json;
 
     use super::*;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        access: AdminAccess,
+    }
+
+    /// An operator who asks for TLS must not get clear text without a word.
+    #[test]
+    fn a_unix_socket_takes_no_options_of_tls() {
+        for options in [&["--tls"][..], &["--tls-ca", "ca.pem"], &["--tls-verify", "none"]] {
+            let words = [&["shunt", "--admin", "unix:/nowhere"], options].concat();
+            let failure = Command::parse_from(words).access.ask("/status").unwrap_err();
+            assert_eq!(failure.exit, Exit::Configuration, "{options:?}");
+            assert!(failure.message.contains("leave out --tls"), "{}", failure.message);
+        }
+        let failure = Command::parse_from(["shunt", "--admin", "unix:/nowhere"]).access.ask("/");
+        assert_eq!(failure.unwrap_err().exit, Exit::NoRing);
+    }
 
     #[test]
     fn a_refusal_says_which_option_helps() {
