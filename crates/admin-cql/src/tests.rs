@@ -5,13 +5,12 @@ mod long_answers;
 mod manual;
 mod statements;
 
-use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use shunt_admin::{Access, Change, Encoder, Json, Map, Pages, Part, State};
+use shunt_admin::{Access, Change, Json, Pages, Part, State};
 use shunt_testing::Handshake;
 use shunt_testing::blocking::Client;
 use shunt_tls::{Reloaded, Tokens};
@@ -38,18 +37,6 @@ fn group(role: Option<&str>, address: &str, queries: u64) -> Value {
 }
 
 impl Part for Fixed {
-    fn metrics(&self, _: &mut Encoder<'_>) -> fmt::Result {
-        Ok(())
-    }
-
-    fn stuck(&self, _: std::time::Instant) -> Map<String, Json> {
-        Map::new()
-    }
-
-    fn not_ready(&self) -> Option<String> {
-        None
-    }
-
     fn status(&self) -> State<'_> {
         let groups = [
             group(Some("shop"), "10.0.0.1", 30),

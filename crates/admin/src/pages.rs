@@ -38,7 +38,9 @@ pub trait Part: Send + Sync + 'static {
     ///
     /// # Errors
     /// The encoder fails.
-    fn metrics(&self, encoder: &mut Encoder<'_>) -> fmt::Result;
+    fn metrics(&self, _encoder: &mut Encoder<'_>) -> fmt::Result {
+        Ok(())
+    }
 
     /// Returns a histogram of seconds without labels, and traces of single queries in it.
     fn exemplars(&self) -> (&'static str, Vec<Exemplar>) {
@@ -47,14 +49,20 @@ pub trait Part: Send + Sync + 'static {
 
     /// Returns an entry for the answer of `/healthz` for each thread that has stopped working;
     /// empty if all work.
-    fn stuck(&self, now: Instant) -> Map<String, Json>;
+    fn stuck(&self, _now: Instant) -> Map<String, Json> {
+        Map::new()
+    }
 
     /// Returns the reason why no client should be sent here now; `None` if ready.
-    fn not_ready(&self) -> Option<String>;
+    fn not_ready(&self) -> Option<String> {
+        None
+    }
 
     /// Returns the part's state as an object. Its entries become entries of `/status`, so their
     /// names must differ from those of other parts.
-    fn status(&self) -> State<'_>;
+    fn status(&self) -> State<'_> {
+        Box::pin(std::future::ready(Json::Null))
+    }
 
     /// Reads what the part has done since its start; the page shows the last minutes of the first
     /// part that has this.

@@ -292,7 +292,6 @@ pub(crate) fn failure(status: StatusCode, error: &str) -> Response {
 
 #[cfg(test)]
 mod tests {
-    use std::fmt;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use serde_json::{Map, Value};
@@ -300,7 +299,6 @@ mod tests {
     use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
-    use crate::encode::Encoder;
     use crate::history::Reading;
     use crate::pages::{self, Part};
 
@@ -309,21 +307,9 @@ mod tests {
     struct Looks(AtomicUsize);
 
     impl Part for Looks {
-        fn metrics(&self, _: &mut Encoder<'_>) -> fmt::Result {
-            Ok(())
-        }
-
         fn stuck(&self, _: std::time::Instant) -> Map<String, Value> {
             let is_stuck = self.0.fetch_add(1, Ordering::Relaxed) >= 2;
             is_stuck.then(|| ("loops".to_owned(), json!([0]))).into_iter().collect()
-        }
-
-        fn not_ready(&self) -> Option<String> {
-            None
-        }
-
-        fn status(&self) -> pages::State<'_> {
-            Box::pin(std::future::ready(Value::Null))
         }
 
         fn reading(&self) -> Option<Reading> {
@@ -360,18 +346,6 @@ mod tests {
     }
 
     impl Part for Slow {
-        fn metrics(&self, _: &mut Encoder<'_>) -> fmt::Result {
-            Ok(())
-        }
-
-        fn stuck(&self, _: std::time::Instant) -> Map<String, Value> {
-            Map::new()
-        }
-
-        fn not_ready(&self) -> Option<String> {
-            None
-        }
-
         fn status(&self) -> pages::State<'_> {
             Box::pin(async move {
                 let running = self.running.fetch_add(1, Ordering::Relaxed) + 1;
@@ -426,22 +400,6 @@ mod tests {
     struct Large;
 
     impl Part for Large {
-        fn metrics(&self, _: &mut Encoder<'_>) -> fmt::Result {
-            Ok(())
-        }
-
-        fn stuck(&self, _: std::time::Instant) -> Map<String, Value> {
-            Map::new()
-        }
-
-        fn not_ready(&self) -> Option<String> {
-            None
-        }
-
-        fn status(&self) -> pages::State<'_> {
-            Box::pin(std::future::ready(Value::Null))
-        }
-
         fn pages(&self) -> &'static [&'static str] {
             &["large"]
         }

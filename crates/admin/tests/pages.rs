@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use shunt_admin::{Access, Change, Encoder, Json, Listeners, Map, Pages, Part, State};
+use shunt_admin::{Access, Change, Json, Listeners, Pages, Part};
 use shunt_tls::Tokens;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
@@ -167,20 +167,8 @@ const TOKEN: &str = "a-token-of-20-letters";
 struct Unready;
 
 impl Part for Unready {
-    fn metrics(&self, _: &mut Encoder<'_>) -> std::fmt::Result {
-        Ok(())
-    }
-
-    fn stuck(&self, _: Instant) -> Map<String, Json> {
-        Map::new()
-    }
-
     fn not_ready(&self) -> Option<String> {
         Some("no node is in dc1".to_owned())
-    }
-
-    fn status(&self) -> State<'_> {
-        Box::pin(std::future::ready(Json::Null))
     }
 
     fn changes(&self) -> &'static [&'static str] {

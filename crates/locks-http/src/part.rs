@@ -1,9 +1,8 @@
 //! Metrics and status of the listener.
 
 use std::fmt;
-use std::time::Instant;
 
-use serde_json::{Map, Value as Json, json};
+use serde_json::json;
 use shunt_admin::{Encoder, Label as _, Part, State, plain};
 
 use crate::reply::Status;
@@ -51,14 +50,6 @@ impl Part for LocksHttp {
             None,
             &[plain(requests)],
         )
-    }
-
-    fn stuck(&self, _: Instant) -> Map<String, Json> {
-        Map::new()
-    }
-
-    fn not_ready(&self) -> Option<String> {
-        None
     }
 
     fn status(&self) -> State<'_> {

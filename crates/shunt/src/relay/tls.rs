@@ -338,14 +338,6 @@ impl Part for TlsPart {
         self.metrics.write(encoder)
     }
 
-    fn stuck(&self, _: Instant) -> Map<String, Json> {
-        Map::new()
-    }
-
-    fn not_ready(&self) -> Option<String> {
-        None
-    }
-
     fn status(&self) -> State<'_> {
         let users = |usage: &str| match usage {
             "admin" => "the admin pages".to_owned(),
