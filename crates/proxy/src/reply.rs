@@ -100,7 +100,20 @@ pub(crate) fn pass_on(
     answer: &Answer<'_>,
     outcome: Outcome,
 ) {
-    attribution::count_end(core, io, pending, answer, outcome);
+    let bytes_in = core.retained.length(pending.kept);
+    pass_on_with(core, io, pending, bytes_in, answer, outcome);
+}
+
+/// The same with the bytes of a request that the core does not retain.
+pub(crate) fn pass_on_with(
+    core: &mut Core,
+    io: &mut Io,
+    pending: &Pending,
+    bytes_in: usize,
+    answer: &Answer<'_>,
+    outcome: Outcome,
+) {
+    attribution::count_end(core, io, pending, bytes_in, answer, outcome);
     spans::record_end(core, io, pending, answer, outcome);
     deliver(&mut core.clients, &core.context, io, pending.recipient(), answer, outcome);
 }

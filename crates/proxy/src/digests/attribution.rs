@@ -70,20 +70,8 @@ pub(crate) fn identify(core: &mut Core, io: &Io, at: LinkRef, pending: &mut Pend
     }
 }
 
-/// Counts a query that ends off the fast path.
-pub(crate) fn count_end(
-    core: &mut Core,
-    io: &Io,
-    pending: &Pending,
-    answer: &Answer<'_>,
-    outcome: Outcome,
-) {
-    let bytes_in = core.retained.length(pending.kept);
-    count_end_with(core, io, pending, bytes_in, answer, outcome);
-}
-
 /// Counts a query that ends off the fast path, with the bytes of its request.
-pub(crate) fn count_end_with(
+pub(crate) fn count_end(
     core: &mut Core,
     io: &Io,
     pending: &Pending,

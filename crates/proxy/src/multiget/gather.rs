@@ -8,10 +8,9 @@ use shunt_wire::cql::message::{error_code, split_response_prefix};
 use crate::aggregate;
 use crate::client::inbox::Kept;
 use crate::core::Core;
-use crate::digests::attribution;
 use crate::ids::ClientRef;
 use crate::limits;
-use crate::link::{Pending, Purpose, Recipient};
+use crate::link::{Pending, Purpose};
 use crate::metrics::Outcome;
 use crate::multiget::reasons::Lost;
 use crate::multiget::{Gather, Mistake, Rows, merge};
@@ -121,11 +120,6 @@ fn says_cannot_serve(flags: u8, body: &[u8]) -> bool {
     })
 }
 
-fn recipient(gather: &Gather) -> Recipient {
-    let Gather { client, stream, received_ns, .. } = *gather;
-    Recipient { client, stream, received_ns, sent_ns: received_ns }
-}
-
 /// Records the whole request as a slow or failed query.
 fn record(core: &mut Core, io: &Io, gather: &Gather, outcome: Outcome) {
     capture::ended(core, io, &whole(gather, io), Some(&gather.request), outcome);
@@ -161,18 +155,10 @@ fn finish(core: &mut Core, io: &mut Io, key: usize) {
             if io.now_ns().saturating_sub(gather.received_ns) >= core.context.slow_query_ns {
                 record(core, io, &gather, Outcome::Ok);
             }
-            let (to, stream) = (recipient(&gather), gather.stream);
-            let answer =
-                Answer { stream, flags: merged.flags, opcode: opcode::RESULT, body: &merged.body };
-            attribution::count_end_with(
-                core,
-                io,
-                &whole(&gather, io),
-                gather.request.len(),
-                &answer,
-                Outcome::Ok,
-            );
-            reply::deliver(&mut core.clients, &core.context, io, to, &answer, Outcome::Ok);
+            let (stream, flags) = (gather.stream, merged.flags);
+            let answer = Answer { stream, flags, opcode: opcode::RESULT, body: &merged.body };
+            let (pending, bytes_in) = (whole(&gather, io), gather.request.len());
+            reply::pass_on_with(core, io, &pending, bytes_in, &answer, Outcome::Ok);
         }
         Err(why) => lose(core, io, key, why),
     }
@@ -183,22 +169,8 @@ fn refuse(core: &mut Core, io: &mut Io, key: usize, flags: u8, body: &[u8]) {
     let Some(gather) = core.retries.multigets.remove(key) else { return };
     record(core, io, &gather, Outcome::Error);
     let answer = Answer { stream: gather.stream, flags, opcode: opcode::ERROR, body };
-    attribution::count_end_with(
-        core,
-        io,
-        &whole(&gather, io),
-        gather.request.len(),
-        &answer,
-        Outcome::Error,
-    );
-    reply::deliver(
-        &mut core.clients,
-        &core.context,
-        io,
-        recipient(&gather),
-        &answer,
-        Outcome::Error,
-    );
+    let (pending, bytes_in) = (whole(&gather, io), gather.request.len());
+    reply::pass_on_with(core, io, &pending, bytes_in, &answer, Outcome::Error);
 }
 
 /// Gives up the bet: drops the parts, and sends the original whole.
