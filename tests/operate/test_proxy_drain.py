@@ -1,7 +1,6 @@
 """Two proxies behind HAProxy, set up as the documents say: no client that connects meanwhile notices that one of them drains."""
 
 import re
-import shutil
 import socket
 import subprocess
 import threading
@@ -14,6 +13,7 @@ from cassandra.cluster import Cluster
 from harness.driver import UNDISTURBED
 from harness.embedded import Embedded
 from harness.ports import free_port
+from harness.programs import only_with
 from harness.proxy import Proxy, binary, undisturbed
 from harness.waits import until
 
@@ -110,7 +110,7 @@ def order(proxy, word: str, code: int = 0) -> None:
     assert done.returncode == code, done
 
 
-@pytest.mark.skipif(not shutil.which("haproxy"), reason="HAProxy is not installed")
+@only_with("http", "haproxy")
 def test_no_connection_fails_while_a_proxy_drains(tmp_path):
     contact, node, port = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}", free_port()
     arguments = ["up", "--nodes", "1", "--listen", contact, "--node-port", node.split(":")[1],

@@ -1,7 +1,6 @@
 """Balancers that name their clients by the PROXY protocol, before clear text and before TLS on the same port."""
 
 import asyncio
-import shutil
 import socket
 import subprocess
 
@@ -12,6 +11,7 @@ from harness.certificates import client_context
 from harness.cql import ANSWER_SECONDS, Connection, CqlError
 from harness.driver import UNDISTURBED
 from harness.ports import free_port
+from harness.programs import only_with
 from harness.waits import until
 
 BALANCER = "127.0.0.2"
@@ -98,7 +98,7 @@ def test_a_header_that_never_ends(start):
     proxy.wait_until_it_says("closed a client before its first request", CLIENT)
 
 
-@pytest.mark.skipif(not shutil.which("haproxy"), reason="HAProxy is not installed")
+@only_with("http", "haproxy")
 def test_haproxy(balanced, tmp_path):
     port, settings = free_port(), tmp_path / "haproxy.cfg"
     settings.write_text(HAPROXY.format(port=port, target=f"{balanced.host}:{balanced.port}", source=BALANCER))

@@ -18,6 +18,7 @@ from harness.addresses import first_of
 from harness.certificates import client_context, place
 from harness.cql import ANSWER_SECONDS
 from harness.ports import free_port
+from harness.programs import only_with
 from harness.proxy import UNDISTURBED_PROXY, binary
 from harness.waits import until
 
@@ -187,7 +188,7 @@ def test_files_of_cert_manager(reader, authority, application):
     until(lambda: shown() == second, "the proxy shows the new certificate", told=reader.log_tail)
 
 
-@pytest.mark.skipif(not shutil.which("keytool"), reason="Java is not installed")
+@only_with("java", "keytool")
 def test_from_a_java_key_store(reader, authority):
     (convert,) = blocks("From a Java key store")
     password = "secret"
