@@ -291,7 +291,7 @@ pub static ADMIN_TABLES: &[Table] = &[
             column("key", "text", ONLY_KEY_FIELD, "always `local`"),
             column("version", "text", "/version", "version of Shunt"),
             column("uptime_seconds", "bigint", "/uptime_seconds", "time since the start"),
-            column("ready", "boolean", "/ready", "true if the proxy takes clients"),
+            column("ready", "boolean", "/ready", "true if `/readyz` says 200"),
             column("reason", "text", "/reason", "reason for not being ready"),
             column("draining", "boolean", "/draining", "true if it sends its clients elsewhere"),
             column("clients", "bigint", "/clients", "connections of clients"),
