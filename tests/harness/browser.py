@@ -142,12 +142,12 @@ class Browser:
         """Makes the reader prefer `light` or `dark`."""
         self.command("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
 
-    def keep_picture(self, name: str) -> None:
+    def keep_picture(self, name: str, height: int = 640) -> None:
         """Keeps a picture for docs/images, if SHUNT_PICTURES names a directory. With SHUNT_PICTURES_SECONDS it waits
         before, so that the curves have points."""
         if directory := os.environ.get("SHUNT_PICTURES"):
             time.sleep(float(os.environ.get("SHUNT_PICTURES_SECONDS", "0")))
-            self.picture(Path(directory) / f"{name}.png", 1100, 560)
+            self.picture(Path(directory) / f"{name}.png", 1100, height)
 
     def picture(self, file: Path, width: int, height: int) -> None:
         self.command("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)

@@ -84,7 +84,7 @@ def test_a_dispatcher_shows_its_backends(browser, tmp_path):
             opened(browser, admin)
             assert browser.run(TILE.format("backends up")) == "2 of 2"
             assert browser.run("document.getElementById('alerts').innerText").strip() == "None"
-            browser.keep_picture("page-dispatcher")
+            browser.keep_picture("page-dispatcher", height=560)
             show(browser, "backends", 2)
             addresses = {f"127.0.0.1:{port}" for port in tier.agent_ports}
             assert set(browser.run(COLUMN.format("backend"))) == addresses
@@ -120,7 +120,7 @@ def test_a_sidecar_shows_its_servers(browser, tmp_path):
         with Load(ask):
             opened(browser, f"127.0.0.1:{tier.admin_port}")
             assert browser.run(TILE.format("servers up")) == "2 of 2" and browser.run(TILE.format("applications")) == "1"
-            browser.keep_picture("page-sidecar")
+            browser.keep_picture("page-sidecar", height=560)
             show(browser, "servers", 2)
             assert set(browser.run(COLUMN.format("server"))) == {f"127.0.0.1:{port}" for port in tier.server_ports}
             browser.until(f"{COLUMN.format('p99 ms')}.every((time) => Number(time) > 0)", "each server has a latency")
