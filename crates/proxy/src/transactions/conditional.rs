@@ -6,7 +6,8 @@
 //!    read at SERIAL, which completes conditional statements that nodes have begun, and a node is
 //!    asked whether the table still has the planned columns.
 //! 2. If the conditions do not hold, that is the answer; if the row was not known, only after it is
-//!    rewritten as in 3.
+//!    rewritten as in 3. A statement without conditions that replaces the whole row, or whose row
+//!    has no outstanding write, needs neither the row nor the rewrite.
 //! 3. Otherwise the statement is written at QUORUM, with a timestamp of the shard's clock. If the
 //!    row was not known, the write goes in one batch behind a rewrite of the row, so that a former
 //!    owner's late write changes nothing.
@@ -94,7 +95,13 @@ pub(super) fn start(core: &mut Core, io: &mut Io, number: u64) -> Result<Prerequ
     };
     let known = key.map_or(Knowledge::Nothing, |key| keeper.rows.get(key, of, now_ns));
     let doubt = key.map(|key| keeper.rows.doubt(key)).unwrap_or_default();
-    let needs_row = conditional.is_conditional() && !matches!(known, Knowledge::Row(_));
+    let needs_row = match known {
+        Knowledge::Row(_) => false,
+        _ if conditional.is_conditional() => true,
+        // A write that is outstanding must not show in a column that this statement leaves.
+        Knowledge::Nothing if !job.is_observed => bound.keeps_columns(conditional),
+        Knowledge::Nothing | Knowledge::Settled => false,
+    };
     let before = job.conditional.as_deref();
     let reads = ConditionalState::next_read(before, needs_row).ok_or_else(evaluation::expires)?;
     let row = if let Knowledge::Row(row) = &known { Some(row.clone()) } else { None };
@@ -102,6 +109,7 @@ pub(super) fn start(core: &mut Core, io: &mut Io, number: u64) -> Result<Prerequ
         key,
         of,
         known,
+        needs_row,
         asked_ns: now_ns,
         answered_ns: 0,
         reads,
@@ -188,15 +196,34 @@ pub(super) fn decide(core: &mut Core, io: &mut Io, number: u64) -> Result<Decisi
     {
         return Err(fault.into());
     }
-    let (table, _) = core.fleet.transactions.table();
-    // Without a lease, the statement is refused anyway.
-    if matches!(decision, Decision::Unlogged(_))
-        && table.has_lease(now)
-        && !table.raise(now, shard, latest_us)
-    {
-        return Err(unreached(latest_us, now.wall_us).into());
+    if matches!(decision, Decision::Unlogged(_)) {
+        raise(core, now, (number, shard), latest_us, conditional.is_conditional())?;
     }
     Ok(decision)
+}
+
+/// Raises the timestamps of the shard above those of a row that is rewritten. A statement without
+/// conditions is carried out on a row of the future too, but does not rewrite it.
+fn raise(
+    core: &mut Core,
+    now: Now,
+    (number, shard): (u64, u8),
+    latest_us: i64,
+    is_conditional: bool,
+) -> Result<(), Fault> {
+    let (table, _) = core.fleet.transactions.table();
+    // Without a lease, the statement is refused anyway.
+    if !table.has_lease(now) || table.raise(now, shard, latest_us) {
+        return Ok(());
+    }
+    if is_conditional || latest_us <= now.wall_us {
+        return Err(unreached(latest_us, now.wall_us));
+    }
+    let job = core.fleet.transactions.jobs.get_mut(&number);
+    if let Some(state) = job.and_then(|job| job.conditional.as_mut()) {
+        state.anew = None;
+    }
+    Ok(())
 }
 
 /// The reason why this timestamp may not be overwritten.
@@ -223,7 +250,7 @@ fn weigh(
     let bound = plan.with(&job.values);
     bound.check_conditional()?;
     let mut expired = None;
-    if state.row.is_none() && conditional.is_conditional() {
+    if state.row.is_none() && state.needs_row {
         let read = job
             .rows
             .first()
@@ -233,16 +260,20 @@ fn weigh(
                     "Shunt: a node's answer about the row cannot be decoded; nothing was written",
                 )
             })?;
-        if state.known == Knowledge::Nothing && state.observed.is_none() {
-            bound.check_anew(&read)?;
+        let mut is_anew = state.known == Knowledge::Nothing && state.observed.is_none();
+        if is_anew && let Err(too_long) = bound.check_anew(&read) {
+            // Without conditions, nothing is decided by a row that is too long to be rewritten.
+            is_anew = false;
+            if conditional.is_conditional() {
+                return Err(too_long.into());
+            }
         }
         state.row = Some(read.to_row(state.asked_ns));
         state.observed.iter_mut().for_each(|observed| observed.latest_us = read.latest_us);
-        let is_anew = state.known == Knowledge::Nothing && !leaves_out && state.observed.is_none();
         let may_have_expired = state.known == Knowledge::Settled && read.cells.is_none();
         expired =
             (may_have_expired && !leaves_out && state.observed.is_none()).then(|| read.clone());
-        state.anew = is_anew.then_some(read);
+        state.anew = (is_anew && !leaves_out).then_some(read);
     }
     state.seconds = bound.lives(conditional)?;
     state.change = bound.change(conditional)?;

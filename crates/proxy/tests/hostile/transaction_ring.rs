@@ -1,8 +1,8 @@
 //! Keyspaces whose tables take part in transactions, and their log, played by nodes; and clients of
 //! a fleet with one member.
 //!
-//! Each table has the columns `id int PRIMARY KEY, v int`. Nodes keep no rows: they note the
-//! writes.
+//! Each table has the columns `id int PRIMARY KEY, v int`, and perhaps `w int`. Nodes keep no rows:
+//! they note the writes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -13,7 +13,7 @@ use shunt_reactor::sim::{HostId, SECOND};
 use shunt_testing::{Answer, bytes, simulated};
 use shunt_transactions::record::{Record, Write};
 use shunt_wire::cql::envelope::{Header, opcode};
-use shunt_wire::cql::message::encode_result::{PreparedSpec, RowsWriter, native, prepared};
+use shunt_wire::cql::message::encode_result::{PreparedSpec, prepared};
 use shunt_wire::cql::message::error_code::{
     INVALID, IS_BOOTSTRAPPING, OVERLOADED, UNAUTHORIZED, UNAVAILABLE,
 };
@@ -25,6 +25,7 @@ use super::lock_ring::{self, LockTestbed, Tables, answer, applied, rows, some};
 use super::support::scene::SceneOptions;
 use super::testbed::Testbed;
 use super::transaction_replicas::Obstacle;
+use super::transaction_rows;
 
 /// The nodes' handling of transactions' writes to a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,7 +66,9 @@ pub struct Bank {
     pub writes: Writes,
     /// True if reads of a row get no answer.
     pub reads_unanswered: bool,
-    /// Timestamp of the value 1 in each row.
+    /// True if each table has a column `w`.
+    pub has_w: bool,
+    /// Timestamp of the value 1 in each row, and each column.
     pub valued_us: Option<i64>,
     /// Remaining TTL of the value, in seconds.
     pub value_ttl: Option<i32>,
@@ -153,22 +156,6 @@ pub fn error(request: &Request<'_>, code: i32, message: &str) -> Action {
 
 fn void(request: &Request<'_>) -> Action {
     answer(request, &1i32.to_be_bytes())
-}
-
-/// Columns of a row that the proxy reads to decide a statement: a value, its time to live, and its
-/// write time.
-const VALUED: [(&str, &[u8]); 3] =
-    [("v", native::INT), ("ttl(v)", native::INT), ("writetime(v)", native::BIGINT)];
-
-/// Makes such a row.
-fn valued(written_us: i64, ttl: Option<i32>) -> Vec<u8> {
-    let ttl = ttl.map(i32::to_be_bytes);
-    bytes::body(|out| {
-        let mut writer = RowsWriter::new(out, "bank", "t", &VALUED);
-        writer.value(Some(&1i32.to_be_bytes())).value(ttl.as_ref().map(|ttl| &ttl[..]));
-        writer.value(Some(&written_us.to_be_bytes()));
-        writer.finish();
-    })
 }
 
 /// The quoted text after this mark.
@@ -260,8 +247,7 @@ impl Bank {
 
     fn prepare(&mut self, request: &Request<'_>, text: String) -> Action {
         let result = match text.starts_with("SELECT") {
-            true if text.contains("WRITETIME(v)") => &VALUED[..],
-            true => &VALUED[..1],
+            true => transaction_rows::columns(&text, self.has_w),
             false => &[],
         };
         let known = self.prepared.iter().position(|known| *known == text);
@@ -292,12 +278,8 @@ impl Bank {
                 return Action::Silence;
             }
             self.rows_read += usize::from(text.contains("WRITETIME(v)"));
-            if let Some(valued_us) = self.valued_us.filter(|_| text.contains("WRITETIME(v)")) {
-                return answer(request, &valued(valued_us, self.value_ttl));
-            }
-            let columns = if text.contains("WRITETIME(v)") { &VALUED[..] } else { &VALUED[..1] };
-            let body = bytes::body(|out| RowsWriter::new(out, "bank", "t", columns).finish());
-            return answer(request, &body);
+            let value = self.valued_us.map(|valued_us| (valued_us, self.value_ttl));
+            return answer(request, &transaction_rows::rows(text, self.has_w, value));
         }
         if self.turned_away > 0 {
             (self.turned_away, self.sent_back_by) = (self.turned_away - 1, request.node);
@@ -466,7 +448,9 @@ impl Bank {
             let row = |name: &str, kind: &str, position: i32| {
                 vec![some(name), some(kind), int(position), some("int")]
             };
-            let all = [row("id", "partition_key", 0), row("v", "regular", -1)];
+            let all = ["v", "w"].map(|name| row(name, "regular", -1));
+            let regular = all.into_iter().take(if self.has_w { 2 } else { 1 });
+            let all = [row("id", "partition_key", 0)].into_iter().chain(regular);
             answer(request, &rows(&["column_name", "kind", "position", "type"], all))
         } else {
             answer(request, &rows(&["column_name"], []))

@@ -134,6 +134,21 @@ pub enum Change {
     Delete,
 }
 
+impl Change {
+    /// True if no value of an earlier write is left in the row, even if that write comes later than
+    /// this one. `columns` is the table's number of regular columns.
+    pub fn replaces_row(&self, columns: usize) -> bool {
+        let (Change::Insert(values) | Change::Update(values)) = self else { return true };
+        let mut is_kept = vec![true; columns];
+        for (place, value) in values {
+            if let Some(is_kept) = is_kept.get_mut(*place) {
+                *is_kept &= *value == Value::Unset;
+            }
+        }
+        !is_kept.contains(&true)
+    }
+}
+
 impl Row {
     /// A row from the cells that were read, and the shortest life of any of them.
     pub fn from_read(cells: Option<Cells>, life: Life) -> Row {
@@ -415,6 +430,18 @@ mod tests {
             None,
             "there is no such column"
         );
+    }
+
+    #[test]
+    fn a_change_replaces_a_row_if_it_leaves_no_column_as_it_was() {
+        let (one, null, unset) = ((0, value("a")), (1, Value::Null), (1, Value::Unset));
+        assert!(Change::Delete.replaces_row(2));
+        for change in [Change::Insert, Change::Update] {
+            assert!(change(vec![null.clone(), one.clone()]).replaces_row(2));
+            for part in [vec![], vec![one.clone()], vec![one.clone(), unset.clone()]] {
+                assert!(!change(part.clone()).replaces_row(2), "{part:?}");
+            }
+        }
     }
 
     #[test]

@@ -22,6 +22,8 @@ pub struct ConditionalState {
     pub of: RowVersion,
     /// The core's knowledge of the row when the statement had locked it.
     pub known: Knowledge,
+    /// The statement waits for the row to be read.
+    pub needs_row: bool,
     /// Time at which the row was asked for, by the boot-time clock.
     pub asked_ns: u64,
     /// Time at which a node's answer with the row came, by the boot-time clock; 0 before.
@@ -105,6 +107,7 @@ mod tests {
                 observed: 0,
             },
             known: Knowledge::Nothing,
+            needs_row: true,
             asked_ns: SECOND_NS,
             answered_ns: SECOND_NS + MILLISECOND_NS,
             reads,

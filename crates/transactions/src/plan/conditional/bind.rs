@@ -171,6 +171,13 @@ impl Bound<'_> {
         })
     }
 
+    /// True if the change leaves columns of the row as they are. A value that cannot be evaluated
+    /// is reported later.
+    pub fn keeps_columns(&self, conditional: &ConditionalPlan) -> bool {
+        let columns = conditional.columns.len();
+        self.change(conditional).is_ok_and(|change| !change.replaces_row(columns))
+    }
+
     /// Checks the values of the write: a node would refuse them only after this core has decided.
     ///
     /// # Errors
