@@ -28,9 +28,14 @@ pub const LINK_RESERVE_PARTS: usize = 8;
 
 /// Request bytes kept for retries from which a link is crowded: one more request of any size leaves
 /// the reserve.
-pub const LINK_RETAINED_BYTES_CROWDED: usize = LINK_RETAINED_BYTES_MAX / LINK_RESERVE_PARTS
-    * (LINK_RESERVE_PARTS - 1)
-    - REQUEST_BYTES_MAX as usize;
+pub const LINK_RETAINED_BYTES_CROWDED: usize =
+    LINK_RETAINED_BYTES_AGAIN - REQUEST_BYTES_MAX as usize;
+
+/// Request bytes kept for retries at which a full link takes queries again. A crowded link may
+/// reach so many with one large request, and is full while that one is being sent; then the clients
+/// below their part go on.
+pub const LINK_RETAINED_BYTES_AGAIN: usize =
+    LINK_RETAINED_BYTES_MAX / LINK_RESERVE_PARTS * (LINK_RESERVE_PARTS - 1);
 
 /// Ticks after its last request for which a client still counts among those that want a link.
 pub const SHARE_WANTED_TICKS: u32 = 4;
@@ -515,8 +520,8 @@ const _: () = {
         LINK_BACKLOG_BYTES_LOW
             < LINK_BACKLOG_BYTES_MAX - LINK_BACKLOG_BYTES_MAX / LINK_RESERVE_PARTS
     );
-    // A link that has room again is not crowded at once.
-    assert!(LINK_RETAINED_BYTES_MAX / 2 < LINK_RETAINED_BYTES_CROWDED);
+    // A link that has room again is not full at once.
+    assert!(LINK_RETAINED_BYTES_AGAIN < LINK_RETAINED_BYTES_MAX);
     assert!(SHARE_WANTED_TICKS < SHARE_KEPT_TICKS);
     assert!((HANDSHAKE_BYTES_MAX as usize) < LINK_BACKLOG_BYTES_MAX);
     assert!(HANDSHAKE_BYTES_MAX < REQUEST_BYTES_MAX);

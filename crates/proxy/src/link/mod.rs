@@ -234,13 +234,27 @@ impl Link {
     #[inline]
     pub(crate) fn has_too_many_bytes(&self, io: &Io) -> bool {
         io.backlog(self.conn) > limits::LINK_BACKLOG_BYTES_MAX
-            || io.retained_bytes(self.conn) + self.copied_bytes > limits::LINK_RETAINED_BYTES_MAX
+            || self.kept_bytes(io) > limits::LINK_RETAINED_BYTES_MAX
     }
 
     /// True if less than the reserve of its streams or bytes is left.
     #[inline]
     pub(crate) fn is_crowded(&self, io: &Io) -> bool {
         self.streams.is_crowded() || self.has_crowded_backlog(io) || self.keeps_many_bytes(io)
+    }
+
+    /// The same for a link whose clients wait. The buffers that the kernel has not taken completely
+    /// count, too, at their whole size: the kept bytes have them a moment later. A link that is not
+    /// crowded need not look at them, because the next large request crowds it by its unsent bytes.
+    pub(crate) fn stays_crowded(&self, io: &Io) -> bool {
+        let bytes = self.kept_bytes(io) + io.output_memory(self.conn);
+        self.is_crowded(io) || bytes > limits::LINK_RETAINED_BYTES_CROWDED
+    }
+
+    /// Bytes kept for retries. Those in buffers that are still being sent do not count.
+    #[inline]
+    pub(crate) fn kept_bytes(&self, io: &Io) -> usize {
+        io.retained_bytes(self.conn) + self.copied_bytes
     }
 
     #[inline]
@@ -250,7 +264,7 @@ impl Link {
 
     #[inline]
     fn keeps_many_bytes(&self, io: &Io) -> bool {
-        io.retained_bytes(self.conn) + self.copied_bytes > limits::LINK_RETAINED_BYTES_CROWDED
+        self.kept_bytes(io) > limits::LINK_RETAINED_BYTES_CROWDED
     }
 
     /// True if it takes a request of this client now.

@@ -44,7 +44,7 @@ pub(crate) fn reconsider(core: &mut Core, io: &mut Io, key: LinkKey) {
         return;
     }
     link.full &= !link.waiting.is_empty();
-    let is_crowded = link.is_crowded(io);
+    let is_crowded = link.stays_crowded(io);
     let in_line = link.shares.as_ref().map_or(0, |shares| shares.in_line());
     if !link.waiting.is_empty() || !is_crowded && in_line > 0 {
         link.is_reopening = true;
@@ -59,7 +59,7 @@ pub(crate) fn reconsider(core: &mut Core, io: &mut Io, key: LinkKey) {
 fn has_room_again(link: &Link, io: &Io) -> bool {
     !link.streams.is_full()
         && io.backlog(link.conn) <= limits::LINK_BACKLOG_BYTES_LOW
-        && io.retained_bytes(link.conn) + link.copied_bytes <= limits::LINK_RETAINED_BYTES_MAX / 2
+        && link.kept_bytes(io) <= limits::LINK_RETAINED_BYTES_AGAIN
 }
 
 /// Takes the next client out of the lines of a link that has room again. `false`: there is none.
@@ -71,7 +71,7 @@ pub(crate) fn unstall_next(core: &mut Core, io: &mut Io) -> bool {
     while let Some(at) = links.reopening.pop() {
         let Some(link) = links.find_mut(at) else { continue };
         let has_room = !link.streams.is_full() && !link.has_too_many_bytes(io);
-        let is_crowded = link.is_crowded(io);
+        let is_crowded = link.stays_crowded(io);
         let mut next = if has_room { link.waiting.pop_front() } else { None };
         if next.is_none() && has_room && !is_crowded {
             next = link.shares.as_mut().and_then(|shares| shares.next());

@@ -155,3 +155,22 @@ fn large_requests_of_one_client_leave_others_room() {
     let all = |world: &mut World| world.host(hostile).count == 121;
     assert!(testbed.scene.world.run_until(300 * SECOND, all));
 }
+
+/// Five requests of 14 MB are more than a link keeps. Four are less than it keeps before its last
+/// eighth.
+#[test]
+fn a_few_requests_of_the_largest_size_leave_others_room() {
+    let (mut testbed, [hostile, good]) = testbed::<2>();
+    testbed.scene.world.with(hostile, |client, _| client.discards_answers = true);
+    for stream in 0..10 {
+        testbed.send(hostile, &bytes::insert(4, stream, "large", 14_000_000));
+    }
+    testbed.run_for(SECOND / 2);
+    for round in 0..60 {
+        let took_ns = ask(&mut testbed, &[good]);
+        assert!(took_ns < SECOND, "round {round}: {} ms", took_ns / MILLISECOND);
+    }
+    assert!(testbed.scene.metrics[0].share_waits.get() > 0);
+    let all = |world: &mut World| world.host(hostile).count == 11;
+    assert!(testbed.scene.world.run_until(300 * SECOND, all));
+}
