@@ -95,8 +95,8 @@ pub(crate) fn shake(
                 conn,
                 encoder: session.encoder,
                 decoder: session.decoder,
+                since_ns: io.now_ns(),
             }));
-            backend.back_off_ns = limits::BACK_OFF_NS_MIN;
             backend.reasons.clear();
             backend.turns = Turns::default();
             (backend.heard_ns, backend.pinged_ns) = (io.now_ns(), io.now_ns());
@@ -147,6 +147,12 @@ pub(crate) fn lost(dispatcher: &mut Dispatcher, io: &mut Io, index: usize, why: 
     (dispatcher.options.random)(&mut jitter);
     let backend = &mut dispatcher.backends[index];
     let was_up = backend.is_up();
+    // The handshake alone shows nothing: an agent may prove the key and end each connection.
+    if let Link::Open(open) = &backend.link
+        && open.since_ns + limits::STEADY_NS <= io.now_ns()
+    {
+        backend.back_off_ns = limits::BACK_OFF_NS_MIN;
+    }
     // The random half keeps dispatchers from coming back all at once.
     let back_off_ns =
         backend.back_off_ns / 2 + u64::from_be_bytes(jitter) % (backend.back_off_ns / 2 + 1);

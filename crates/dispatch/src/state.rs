@@ -153,7 +153,7 @@ pub(crate) struct Backend {
     pub(crate) link: Link,
     /// Requests that the agent carries out for this loop.
     pub(crate) in_flight: HostShares<ClientKey>,
-    /// Delay after the next failed connect.
+    /// Delay after the next loss or failed connect.
     pub(crate) back_off_ns: u64,
     /// Time of the agent's last message, and of the last ping to it.
     pub(crate) heard_ns: u64,
@@ -188,6 +188,8 @@ pub(crate) struct Open {
     pub(crate) conn: ConnId,
     pub(crate) encoder: Encoder,
     pub(crate) decoder: Decoder,
+    /// Time of the end of the handshake.
+    pub(crate) since_ns: u64,
 }
 
 impl Dispatcher {
