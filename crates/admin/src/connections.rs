@@ -17,7 +17,7 @@ const TURNS_MAX: usize = 16;
 
 /// The host to which shares count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum Host {
+pub(crate) enum Host {
     /// All clients at the Unix socket. Programs of this machine that may not open that socket must
     /// not keep its owner from the pages, so it is a host of its own. The first variant: of two
     /// hosts with equally many, the last in this order gives way.
@@ -39,6 +39,11 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
+    /// The host of the client.
+    pub(crate) fn host(&self) -> Host {
+        self.host
+    }
+
     /// Notes the task that serves the connection.
     pub(crate) fn is_served_by(&self, task: AbortHandle) {
         let _ = self.task.set(task);
@@ -148,7 +153,8 @@ impl Connections {
     }
 }
 
-fn host(peer: Peer) -> Host {
+/// The host of a peer.
+pub(crate) fn host(peer: Peer) -> Host {
     if peer.is_owner {
         return Host::Owner;
     }

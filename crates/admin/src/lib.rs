@@ -22,6 +22,7 @@ mod liveness;
 mod loops;
 #[cfg(all(test, feature = "loom"))]
 mod models;
+mod page_turns;
 mod pages;
 mod process;
 mod request_kind;

@@ -11,17 +11,13 @@ use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::registry::{Registry, Unit};
 use serde_json::{Map, Value as Json, json};
 use shunt_tls::{Sessions, Tokens};
-use tokio::sync::Semaphore;
 
 use crate::counter::{Family, Label as _};
 use crate::encode::{Encoder, MetricFamily, plain};
 use crate::exemplars::{self, Exemplar};
 use crate::history::{History, Reading};
+use crate::page_turns::PageTurns;
 use crate::{labels, process};
-
-/// Pages that are made at a time. A large one takes its thread for tens of milliseconds, and the
-/// thread of a proxy also watches the ring.
-pub(crate) const TURNS_MAX: usize = 8;
 
 /// A future of a [`Part`]'s state.
 pub type State<'a> = Pin<Box<dyn Future<Output = Json> + Send + 'a>>;
@@ -138,7 +134,7 @@ pub struct Pages {
     /// Written by the thread that serves the pages.
     pub(crate) refusals: Family<Refusal, { Refusal::COUNT }>,
     /// Turns of the requests for pages that may take long.
-    pub(crate) turns: Semaphore,
+    pub(crate) turns: PageTurns,
     started: Instant,
     history: History,
 }
@@ -165,7 +161,7 @@ impl Pages {
         access: Access,
     ) -> Arc<Self> {
         let (refusals, history) = (Family::default(), History::default());
-        let (turns, started) = (Semaphore::new(TURNS_MAX), Instant::now());
+        let (turns, started) = (PageTurns::default(), Instant::now());
         Arc::new(Self { parts, version, access, refusals, turns, started, history })
     }
 

@@ -25,11 +25,12 @@ use shunt_tls::accept_http;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use crate::connections::{Connection, Connections};
+use crate::connections::{Connection, Connections, Host};
+use crate::host::is_meant;
 use crate::listeners::{Accepted, Listeners, Peer};
 use crate::liveness::LOOK_EVERY;
 use crate::pages::{Pages, Refusal};
-use crate::{authorization, browser, changes, host, runbook};
+use crate::{authorization, browser, changes, runbook};
 
 /// Connections at a time, one request each.
 const CONNECTIONS_MAX: usize = 512;
@@ -146,7 +147,7 @@ async fn check(
 ) -> Response {
     connection.ask();
     connections.wait_for_room().await;
-    let mut answer = admit(&pages, peer, request, next).await;
+    let mut answer = admit(&pages, (peer, connection.host()), request, next).await;
     let bytes = answer.body().size_hint().upper().unwrap_or_default();
     connections.answers(&connection, usize::try_from(bytes).unwrap_or(usize::MAX));
     // A browser must not take a page for a script or for HTML, because clients' texts are in it.
@@ -156,8 +157,13 @@ async fn check(
 }
 
 /// Answers a request, or refuses it.
-async fn admit(pages: &Pages, peer: Peer, request: Request, next: Next) -> Response {
-    if !host::is_meant(&request, &pages.access.names) {
+async fn admit(
+    pages: &Pages,
+    (peer, host): (Peer, Host),
+    request: Request,
+    next: Next,
+) -> Response {
+    if !is_meant(&request, &pages.access.names) {
         pages.refusals.of(Refusal::Host).add(1);
         let error = "this server does not accept this host name: use an IP address, or add the name to --admin after a comma";
         return failure(StatusCode::MISDIRECTED_REQUEST, error);
@@ -174,7 +180,7 @@ async fn admit(pages: &Pages, peer: Peer, request: Request, next: Next) -> Respo
     // A change waits for others, and is short.
     let _turn = match is_quick || request.method() == Method::POST {
         true => None,
-        false => pages.turns.acquire().await.ok(),
+        false => Some(pages.turns.take(host).await),
     };
     next.run(request).await
 }
@@ -296,10 +302,13 @@ mod tests {
 
     use serde_json::{Map, Value};
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-    use tokio::net::{TcpListener, TcpStream};
+    use tokio::net::{TcpListener, TcpSocket, TcpStream};
+    use tokio::sync::Semaphore;
 
     use super::*;
+    use crate::connections;
     use crate::history::Reading;
+    use crate::page_turns::TURNS_OF_HOST_MAX;
     use crate::pages::{self, Part};
 
     /// Counts how often it is asked; stuck from the third time on.
@@ -350,7 +359,7 @@ mod tests {
             Box::pin(async move {
                 let running = self.running.fetch_add(1, Ordering::Relaxed) + 1;
                 self.most.fetch_max(running, Ordering::Relaxed);
-                while self.most.load(Ordering::Relaxed) < pages::TURNS_MAX {
+                while self.most.load(Ordering::Relaxed) < TURNS_OF_HOST_MAX {
                     sleep(Duration::from_millis(1)).await;
                 }
                 for _ in 0..1_000 {
@@ -363,7 +372,11 @@ mod tests {
     }
 
     async fn answer(listener: std::net::SocketAddr, path: &str) -> String {
-        let mut stream = TcpStream::connect(listener).await.expect("connect");
+        let stream = TcpStream::connect(listener).await.expect("connect");
+        answer_on(stream, path).await
+    }
+
+    async fn answer_on(mut stream: TcpStream, path: &str) -> String {
         let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
         stream.write_all(request.as_bytes()).await.expect("write");
         let mut answer = String::new();
@@ -380,17 +393,73 @@ mod tests {
         let address = listener.local_addr().expect("address");
         let server = tokio::spawn(Arc::clone(&pages).serve(listener));
         let askers: Vec<_> =
-            (0..10 * pages::TURNS_MAX).map(|_| tokio::spawn(answer(address, "/status"))).collect();
+            (0..10 * TURNS_OF_HOST_MAX).map(|_| tokio::spawn(answer(address, "/status"))).collect();
         for asker in askers {
             assert!(asker.await.expect("an answer").starts_with("HTTP/1.1 200"));
         }
-        assert_eq!(part.most.load(Ordering::Relaxed), pages::TURNS_MAX);
-        let all = u32::try_from(pages::TURNS_MAX).expect("few");
-        let taken = pages.turns.acquire_many(all).await.expect("open");
+        assert_eq!(part.most.load(Ordering::Relaxed), TURNS_OF_HOST_MAX);
+        let here = connections::host(here());
+        let mut taken = Vec::new();
+        for _ in 0..TURNS_OF_HOST_MAX {
+            taken.push(pages.turns.take(here).await);
+        }
         for path in ["/readyz", "/healthz", "/"] {
             assert!(answer(address, path).await.starts_with("HTTP/1.1 200"), "{path}");
         }
         drop(taken);
+        server.abort();
+    }
+
+    fn here() -> Peer {
+        Peer { address: [127, 0, 0, 1].into(), is_owner: false }
+    }
+
+    /// A part with a page that is made once the gate is open, and one that is made at once.
+    struct Gated {
+        running: AtomicUsize,
+        gate: Semaphore,
+    }
+
+    impl Part for Gated {
+        fn status(&self) -> pages::State<'_> {
+            Box::pin(async {
+                self.running.fetch_add(1, Ordering::Relaxed);
+                let open = self.gate.acquire().await;
+                json!({ "open": open.is_ok() })
+            })
+        }
+
+        fn pages(&self) -> &'static [&'static str] {
+            &["quick"]
+        }
+
+        fn page(&self, _: &str) -> Option<pages::State<'_>> {
+            Some(Box::pin(std::future::ready(Value::Null)))
+        }
+    }
+
+    /// Programs of this machine that flood the port must keep nobody else from the pages.
+    #[tokio::test]
+    async fn a_host_that_asks_for_many_pages_leaves_turns_to_the_others() {
+        let part = Arc::new(Gated { running: AtomicUsize::new(0), gate: Semaphore::new(0) });
+        let pages = Pages::new("1", vec![Arc::clone(&part) as Arc<dyn Part>]);
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind");
+        let address = listener.local_addr().expect("address");
+        let server = tokio::spawn(Arc::clone(&pages).serve(listener));
+        let flood: Vec<_> = (0..50).map(|_| tokio::spawn(answer(address, "/status"))).collect();
+        while part.running.load(Ordering::Relaxed) < TURNS_OF_HOST_MAX {
+            sleep(Duration::from_millis(1)).await;
+        }
+        let other = TcpSocket::new_v4().expect("a socket");
+        other.bind("127.0.0.2:0".parse().expect("an address")).expect("bind");
+        let stream = other.connect(address).await.expect("connect");
+        let quick = timeout(Duration::from_secs(20), answer_on(stream, "/quick")).await;
+        assert!(quick.expect("it does not wait for the flood").starts_with("HTTP/1.1 200"));
+        part.gate.add_permits(1);
+        for asker in flood {
+            assert!(asker.await.expect("an answer").contains("open"));
+        }
+        assert_eq!(pages.turns.hosts_count(), 0, "no host is kept");
         server.abort();
     }
 
