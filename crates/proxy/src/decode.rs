@@ -74,6 +74,8 @@ enum Forwarded {
 enum Taken {
     /// The bytes are consumed.
     Done,
+    /// The bytes are consumed, and the request is on a link.
+    Sent,
     /// The request must wait where it is; the client is stalled.
     Held,
 }
@@ -197,7 +199,7 @@ fn take_envelopes(
             return End::Held;
         }
         *requests += 1;
-        if !(is_query && is_compressed) {
+        if taken != Taken::Sent {
             count_answered(core, io, slot, &mut answered_here);
         }
     }
@@ -247,12 +249,12 @@ fn admit_heavy(
         let why = format!("a request of {claimed} bytes before the login exceeds {max} bytes");
         return Err(Fault::invalid(why));
     }
-    Ok(clients.admits(&router.pools, slot, claimed))
+    Ok(clients.admits(&router.pools, slot, claimed, body))
 }
 
 /// Counts a request that the proxy answers itself. Such requests are small, and their answers cost
 /// more than their bytes: after a number of them the client waits in line, unless this turn has
-/// room. Compressed queries, which may go to nodes, count by their bytes.
+/// room. Requests that have gone to nodes do not count here.
 #[inline(never)]
 fn count_answered(core: &mut Core, io: &mut Io, slot: u32, count: &mut u32) {
     *count += 1;
@@ -456,7 +458,7 @@ fn send(
 fn finish(core: &mut Core, io: &mut Io, request: &Request<'_>, forwarded: Forwarded) -> Taken {
     let (slot, header, body) = (request.slot, request.header, request.body);
     match forwarded {
-        Forwarded::Sent => Taken::Done,
+        Forwarded::Sent => Taken::Sent,
         Forwarded::Malformed(error) => {
             closing::refuse(core, io, slot, header.stream, &error.into());
             Taken::Done

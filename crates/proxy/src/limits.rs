@@ -175,6 +175,12 @@ pub const REPREPARES_PER_REQUEST_MAX: u8 = 64;
 /// A request is heavy if it takes as long to read as a text of this many bytes.
 pub const HEAVY_BYTES_MIN: usize = 64 * 1024;
 
+/// A compressed body that holds at least so many bytes, and so many times its own, counts as what
+/// it holds in a turn. Texts compress to a third or less of their bytes, and rarely to an eighth.
+pub const AMPLIFIED_BYTES_MIN: usize = 1024;
+/// See [`AMPLIFIED_BYTES_MIN`].
+pub const AMPLIFIED_TIMES: usize = 8;
+
 /// Requests of a client that the proxy answers itself, after which the client must have room in the
 /// turn for as many bytes as one heavy request has.
 pub const ANSWERED_AT_ONCE: u32 = 64;

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use shunt_reactor::{ClientAddress, ConnId, Io};
 use slab::Slab;
 
-use crate::client::heavy::{Heavy, Owner};
+use crate::client::heavy::{self, Heavy, Owner};
 use crate::client::identity::Drivers;
 use crate::client::inbox::Inbox;
 use crate::client::login_line::LoginLine;
@@ -207,10 +207,13 @@ impl Clients {
         client.stalls.set(reason);
     }
 
-    /// True if a client's request of this [cost](crate::client::heavy::cost) may be read now.
+    /// True if a client's request of this [cost](heavy::cost) with this body may be read now.
     /// Otherwise the client is in line, and the caller stalls it for [`Stall::HEAVY`].
-    pub(crate) fn admits(&mut self, pools: &Pools, slot: u32, cost: usize) -> bool {
-        let may_read = self.may_read(slot, cost);
+    pub(crate) fn admits(&mut self, pools: &Pools, slot: u32, cost: usize, body: &[u8]) -> bool {
+        let may_read = match heavy::is_amplified(cost, body) {
+            true => self.has_room(slot, cost),
+            false => self.may_read(slot, cost),
+        };
         if !may_read {
             self.wait_as_heavy(pools, slot, cost);
         }
@@ -219,10 +222,13 @@ impl Clients {
 
     /// True if input may be read now that costs as much as a text of `bytes` bytes.
     pub(crate) fn may_read(&mut self, slot: u32, bytes: usize) -> bool {
+        bytes < limits::HEAVY_BYTES_MIN || self.has_room(slot, bytes)
+    }
+
+    /// True if this turn has room for so many bytes of a client.
+    fn has_room(&mut self, slot: u32, bytes: usize) -> bool {
         let Some(client) = self.slots.get_mut(slot as usize) else { return true };
-        bytes < limits::HEAVY_BYTES_MIN
-            || std::mem::take(&mut client.may_be_heavy)
-            || self.heavy.admits(bytes)
+        std::mem::take(&mut client.may_be_heavy) || self.heavy.admits(bytes)
     }
 
     /// Puts a client in line with this many bytes; the caller stalls it for [`Stall::HEAVY`].

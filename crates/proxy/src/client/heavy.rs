@@ -112,6 +112,12 @@ impl Heavy {
     }
 }
 
+/// True for a compressed body that stands for many times its bytes. A read takes hundreds of such
+/// bodies, so each of them counts as what it holds, also below [`limits::HEAVY_BYTES_MIN`].
+pub(crate) fn is_amplified(cost: usize, body: &[u8]) -> bool {
+    cost >= limits::AMPLIFIED_BYTES_MIN && cost / limits::AMPLIFIED_TIMES >= body.len()
+}
+
 /// Approximate bytes to parse in a request: those of its text, or those that a compressed body
 /// claims to hold. The values of an EXECUTE are only passed on.
 pub(crate) fn cost(compression: Option<Algorithm>, header: &Header, body: &[u8]) -> usize {
@@ -182,6 +188,14 @@ mod tests {
         }
         assert_eq!(order[..5], [0, 200, 300, 1, 2]);
         assert_eq!(order.len(), 102);
+    }
+
+    #[test]
+    fn a_body_that_holds_many_times_its_bytes_counts_however_short_it_is() {
+        let body = [0; 1_000];
+        assert!(is_amplified(60_000, &body[..300]) && is_amplified(2_000, &body[..100]));
+        assert!(!is_amplified(6_000, &body), "a text compresses to a sixth");
+        assert!(!is_amplified(900, &body[..20]) && !is_amplified(0, &body[..0]));
     }
 
     #[test]

@@ -146,6 +146,75 @@ fn a_small_body_that_says_it_is_large_counts_as_what_it_says() {
     testbed.check_recovered();
 }
 
+/// Connects a client that compresses its bodies.
+fn compressing_client(testbed: &mut Testbed) -> HostId<simulated::Client> {
+    let client = testbed.offender();
+    testbed.send(client, &bytes::startup(4, Some("lz4")));
+    testbed.scene.world.with(client, |client, _| client.expect_compression(Some(Algorithm::Lz4)));
+    testbed.answered(client, 1);
+    testbed.take_answers(client);
+    testbed.run_for(SECOND);
+    client
+}
+
+/// Makes a compressed query on a table of which the proxy answers itself.
+fn refused_query(stream: i16, blanks: usize) -> Vec<u8> {
+    let text = format!("SELECT v FROM shunt_admin.kv {}WHERE k = 0", " ".repeat(blanks));
+    let plain = bytes::query(4, stream, &text)[9..].to_vec();
+    let mut body = Vec::new();
+    assert!(Compressor::new().compress(Algorithm::Lz4, &plain, &mut body));
+    bytes::said_compressed(bytes::request(4, stream, opcode::QUERY, &body))
+}
+
+/// A read has hundreds of bodies of a few hundred bytes that hold 60 KiB each, and nothing but the
+/// line holds their client: the proxy refuses them by short answers.
+#[test]
+fn small_bodies_that_hold_many_times_their_bytes_count_as_what_they_hold() {
+    const REQUESTS: i16 = 400;
+    let mut testbed = Testbed::new();
+    let client = compressing_client(&mut testbed);
+    let metrics = Arc::clone(&testbed.scene.metrics[0]);
+    let first = metrics.queries.of(QueryKind::Query).get();
+    let queries = || metrics.queries.of(QueryKind::Query).get() - first;
+    let flood = (0..REQUESTS).flat_map(|stream| refused_query(stream, SEGMENT_BLANKS));
+    let flood: Vec<u8> = flood.collect();
+    assert!(flood.len() < 2 * LoopOptions::default().receive_buffer_bytes);
+    let core = testbed.scene.cores[0];
+    testbed.scene.world.freeze(core);
+    testbed.send(client, &flood);
+    testbed.run_for(SECOND / 10);
+    testbed.scene.world.thaw(core);
+    let (mut before, mut most) = (queries(), 0);
+    let are_read = testbed.scene.world.run_until(30 * SECOND, |_| {
+        let now = queries();
+        most = most.max(now - before);
+        before = now;
+        now == REQUESTS as u64
+    });
+    assert!(are_read, "{} were read", queries());
+    let most_bytes = most as usize * SEGMENT_BLANKS;
+    assert!(most_bytes <= 2 * HEAVY_TURN_BYTES_MAX, "a turn has read {most_bytes} bytes");
+    testbed.answered(client, REQUESTS as usize);
+    let streams = testbed.take_answers(client).into_iter().map(|answer| answer.header.stream);
+    assert!(streams.eq(0..REQUESTS), "in order");
+    assert_eq!(metrics.clients_stalled.of(StallReason::Heavy).get(), 0);
+    testbed.check_recovered();
+}
+
+/// Compression is no way around the number of requests that the proxy answers itself in a turn.
+#[test]
+fn compressed_requests_that_the_proxy_answers_itself_count_as_others_do() {
+    const REQUESTS: i16 = 10_000;
+    let mut testbed = Testbed::new();
+    let client = compressing_client(&mut testbed);
+    let flood: Vec<u8> = (0..REQUESTS).flat_map(|stream| refused_query(stream, 200)).collect();
+    testbed.send(client, &flood);
+    testbed.answered(client, REQUESTS as usize);
+    assert!(stalls(&testbed) > 5, "{}", stalls(&testbed));
+    assert_eq!(testbed.scene.metrics[0].clients_stalled.of(StallReason::Heavy).get(), 0);
+    testbed.check_recovered();
+}
+
 /// Bytes of blanks in a text of [`segments`]; none of them is heavy by itself.
 const SEGMENT_BLANKS: usize = 60 << 10;
 
