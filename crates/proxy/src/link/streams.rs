@@ -116,6 +116,9 @@ impl Pending {
 
 /// Bits of one word of the free ids.
 const WORD: usize = u64::BITS as usize;
+/// Requests for which the table of a link without requests keeps its room. A link that once had all
+/// its ids in use would keep megabytes, and a role may have hundreds of links.
+const SLOTS_KEPT: usize = 1_024;
 /// Words of the free ids: enough for every id a connection can have.
 const WORDS: usize = STREAMS_PER_CONNECTION_MAX / WORD;
 
@@ -245,6 +248,13 @@ impl Streams {
         self.slots.get_mut(usize::from(stream))?.as_mut()
     }
 
+    /// Frees the room of many requests, if none is in flight.
+    pub(crate) fn shrink(&mut self) {
+        if self.used == 0 && self.slots.len() > SLOTS_KEPT {
+            self.slots = vec![None];
+        }
+    }
+
     /// Requests in flight.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u16, &Pending)> {
         self.slots.iter().enumerate().filter_map(|(id, slot)| Some((id as u16, slot.as_ref()?)))
@@ -311,6 +321,22 @@ mod tests {
                 std::iter::from_fn(|| insert(&mut streams, pending(1)).map(usize::from)).collect();
             assert!(ids.iter().copied().eq(1..=max), "{max}");
         }
+    }
+
+    /// Without that, a client with many keyspaces makes each of its links keep megabytes.
+    #[test]
+    fn a_table_without_requests_gives_back_the_room_of_many() {
+        let mut streams = Streams::new(16_384);
+        (0..16_384).for_each(|_| assert!(insert(&mut streams, pending(1)).is_some()));
+        (2..=16_384).for_each(|id| streams.remove(id));
+        streams.shrink();
+        assert_eq!(streams.slots.len(), 16_385, "one is in flight");
+        streams.remove(1);
+        streams.shrink();
+        assert!(streams.slots.capacity() <= SLOTS_KEPT);
+        let ids = (0..16_384).map(|_| insert(&mut streams, pending(1)).map(usize::from));
+        assert!(ids.eq((1..=16_384).map(Some)), "all ids are free");
+        assert!(streams.is_full());
     }
 
     #[test]

@@ -90,11 +90,12 @@ pub(crate) fn unstall_next(core: &mut Core, io: &mut Io) -> bool {
 }
 
 /// Counts anew who wants the links that are or were crowded, and lines up the clients whose part
-/// has grown.
+/// has grown. Unused links give back the room of many requests.
 pub(crate) fn tick(core: &mut Core, io: &mut Io) {
     let mut crowded = Vec::new();
     let clients = &core.clients;
     for (key, link) in core.links.iter_mut() {
+        link.streams.shrink();
         let (Some(shares), waiting) = (&mut link.shares, &mut link.waiting) else { continue };
         let is_there = |client| clients.find(client).is_some();
         let is_needed = shares.tick(is_there, |client| waiting.push_back(client));
