@@ -441,7 +441,7 @@ fn take_for_client(
     answer: &Answer<'_>,
 ) {
     let mut plain = Vec::new();
-    let max = core.context.config.frame_bytes_max;
+    let max = answer.plain_bytes_max(pending.plan.after, core.context.config.frame_bytes_max);
     let Some(body) = core.links.plain_body(at.key, answer.flags, answer.body, max, &mut plain)
     else {
         lifecycle::fault(core, io, at.key, "an answer's body could not be decompressed");

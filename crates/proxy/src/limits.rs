@@ -100,6 +100,20 @@ pub const PREPARED_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// nodes that forget it.
 pub const PREPARED_TEXT_BYTES_MAX: usize = 64 * 1024;
 
+/// Bind markers of a statement, and columns of a result, that the proxy looks at. A request has at
+/// most so many values (native protocol, section 4.1.4), and no result that a client asks for has
+/// more columns.
+pub const COLUMNS_MAX: usize = 65_535;
+
+/// Columns of a partition key by which the proxy routes a prepared statement, as one in text.
+pub const KEY_MARKERS_MAX: usize = 32;
+
+/// Bytes of an ERROR and of an answer to PREPARE, once decompressed: the proxy reads these answers,
+/// and a node may send a thousandth of the bytes that it claims.
+pub const ERROR_BYTES_MAX: u32 = 1024 * 1024;
+/// See [`ERROR_BYTES_MAX`].
+pub const PREPARED_ANSWER_BYTES_MAX: u32 = 16 * 1024 * 1024;
+
 /// Pools of one core: one per (role, protocol version, keyspace, compression) in use.
 pub const POOLS_MAX: usize = 1_024;
 

@@ -225,7 +225,7 @@ impl PreparedStatement {
             _ => keyspace.map(Box::from),
         };
         let result_columns = match after_of(parsed, keyspace, text) {
-            After::Rewrite(_) => {
+            After::Rewrite(_) if prepared.result.column_count <= limits::COLUMNS_MAX => {
                 prepared.result.columns().map(|column| ResultColumn::of(&column)).collect()
             }
             _ => Box::default(),
@@ -247,27 +247,42 @@ impl ResultColumn {
 }
 
 /// The markers of the partition key: from the node's answer (v4 and later), else (v3) by the names
-/// of the key's columns.
+/// of the key's columns. None if the key has more columns than the proxy routes by: a node may name
+/// one marker any number of times, and each copy of its name takes memory.
 fn key_markers(prepared: &Prepared<'_>, routing: Option<&RoutingTable>) -> Box<[KeyMarker]> {
-    let markers: Vec<_> = prepared.bind.markers().collect();
-    let told: Vec<usize> = prepared.bind.partition_key().map(usize::from).collect();
+    let told = prepared.bind.partition_key();
+    if told.len() > limits::KEY_MARKERS_MAX {
+        return Box::default();
+    }
+    let told: Vec<usize> = told.map(usize::from).collect();
     let positions =
-        if told.is_empty() { by_column_names(&markers, routing).unwrap_or_default() } else { told };
-    let found = positions.iter().map(|index| {
-        let name = Box::from(markers.get(*index)?.name);
-        Some(KeyMarker { index: *index, name })
-    });
+        if told.is_empty() { by_column_names(prepared, routing).unwrap_or_default() } else { told };
+    let mut names = vec![None; positions.len()];
+    for (index, marker) in markers_of(prepared).enumerate() {
+        let places = positions.iter().zip(&mut names);
+        places.filter(|(position, _)| **position == index).for_each(|(_, name)| {
+            *name = Some(marker.name);
+        });
+    }
+    let found = positions.into_iter().zip(names);
+    let found = found.map(|(index, name)| Some(KeyMarker { index, name: Box::from(name?) }));
     found.collect::<Option<Box<[_]>>>().unwrap_or_default()
 }
 
-fn by_column_names(
-    markers: &[ColumnSpec<'_>],
-    routing: Option<&RoutingTable>,
-) -> Option<Vec<usize>> {
-    let first = markers.first()?;
+/// The bind markers that a request has values for.
+fn markers_of<'p>(prepared: &Prepared<'p>) -> impl Iterator<Item = ColumnSpec<'p>> + use<'p> {
+    prepared.bind.markers().take(limits::COLUMNS_MAX)
+}
+
+fn by_column_names(prepared: &Prepared<'_>, routing: Option<&RoutingTable>) -> Option<Vec<usize>> {
+    let first = markers_of(prepared).next()?;
     let table = routing?.table(first.keyspace, first.table)?;
+    if table.partition_key.len() > limits::KEY_MARKERS_MAX {
+        return None;
+    }
     let position = |name: &str| {
-        let mut found = markers.iter().enumerate().filter(|(_, marker)| marker.name == name);
+        let markers = markers_of(prepared).enumerate();
+        let mut found = markers.filter(|(_, marker)| marker.name == name);
         let (index, _) = found.next()?;
         found.next().is_none().then_some(index)
     };

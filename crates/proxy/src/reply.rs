@@ -16,8 +16,10 @@ use crate::core::Core;
 use crate::digests::attribution;
 use crate::fault::Fault;
 use crate::ids::ClientRef;
+use crate::limits;
 use crate::link::{Pending, Recipient};
 use crate::metrics::Outcome;
+use crate::plan::After;
 use crate::query_end::End;
 use crate::traces::spans;
 
@@ -35,6 +37,16 @@ impl<'a> Answer<'a> {
     /// An answer without flags.
     pub(crate) fn plain(opcode: u8, stream: i16, body: &'a [u8]) -> Self {
         Self { stream, flags: 0, opcode, body }
+    }
+
+    /// Bytes that its body may have once it is decompressed. The proxy reads errors and answers to
+    /// PREPARE, which are short, and a node may claim hundreds of times the bytes that it sends.
+    pub(crate) fn plain_bytes_max(&self, after: After, frame_bytes_max: u32) -> u32 {
+        match (self.opcode, after) {
+            (opcode::ERROR, _) => frame_bytes_max.min(limits::ERROR_BYTES_MAX),
+            (_, After::Learn) => frame_bytes_max.min(limits::PREPARED_ANSWER_BYTES_MAX),
+            _ => frame_bytes_max,
+        }
     }
 
     /// The number of its rows; `None` if it has none, or if the number is behind something of any

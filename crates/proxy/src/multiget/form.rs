@@ -56,7 +56,6 @@ pub(crate) fn read(text: &str, prepared: &Prepared<'_>) -> Option<Form> {
     }
     let parsed = parse(text).ok()?;
     let ast::Statement::Select(select) = &parsed.statement else { return None };
-    let markers: Vec<ColumnSpec<'_>> = prepared.bind.markers().collect();
     let has_in = select.relations.iter().any(|relation| {
         matches!(
             relation,
@@ -69,15 +68,14 @@ pub(crate) fn read(text: &str, prepared: &Prepared<'_>) -> Option<Form> {
     if !has_in {
         return None;
     }
+    // A node may answer with any number of markers, so they are compared with the text's first.
     let is_named = parsed.markers.iter().any(Option::is_some);
-    Some(
-        if is_named || markers.len() != parsed.markers.len() || prepared.bind.count != markers.len()
-        {
-            Err(Whole::Markers)
-        } else {
-            judge(select, &markers)
-        },
-    )
+    if is_named || prepared.bind.count != parsed.markers.len() {
+        return Some(Err(Whole::Markers));
+    }
+    let markers: Vec<ColumnSpec<'_>> = prepared.bind.markers().collect();
+    let is_told = markers.len() == parsed.markers.len();
+    Some(if is_told { judge(select, &markers) } else { Err(Whole::Markers) })
 }
 
 fn judge(select: &Select, markers: &[ColumnSpec<'_>]) -> Form {

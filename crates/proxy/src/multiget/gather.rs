@@ -1,7 +1,7 @@
 //! Answers to parts, until all have arrived or one decides the request.
 
 use shunt_reactor::Io;
-use shunt_wire::cql::compression;
+use shunt_wire::cql::compression::{self, CompressionError};
 use shunt_wire::cql::envelope::{flag, opcode};
 use shunt_wire::cql::message::{error_code, split_response_prefix};
 
@@ -36,9 +36,12 @@ fn take(core: &mut Core, io: &mut Io, answer: &Kept<'_>) {
         return;
     }
     let mut plain = Vec::new();
-    let Some(body) = plain_body(core, gather, answer, &mut plain) else {
-        lose(core, io, part.gather, Lost::Unreadable);
-        return;
+    let body = match plain_body(core, gather, answer, &mut plain) {
+        Ok(body) => body,
+        Err(why) => {
+            lose(core, io, part.gather, why);
+            return;
+        }
     };
     let flags = answer.flags & !flag::COMPRESSION;
     let mistake = core.retries.multigets.mistake;
@@ -90,19 +93,25 @@ fn is_there(core: &mut Core, io: &mut Io, key: usize) {
     }
 }
 
+/// The body of an answer, decompressed. One that claims more than a request may keep of its answers
+/// is not decompressed.
 fn plain_body<'a>(
     core: &Core,
     gather: &Gather,
     answer: &Kept<'a>,
     plain: &'a mut Vec<u8>,
-) -> Option<&'a [u8]> {
+) -> Result<&'a [u8], Lost> {
     if answer.flags & flag::COMPRESSION == 0 {
-        return Some(answer.body);
+        return Ok(answer.body);
     }
-    let algorithm = core.router.pools.get(gather.pool)?.key.compression?;
-    compression::decompress(algorithm, answer.body, core.context.config.frame_bytes_max, plain)
-        .ok()?;
-    Some(plain)
+    let pool = core.router.pools.get(gather.pool);
+    let algorithm = pool.and_then(|pool| pool.key.compression).ok_or(Lost::Unreadable)?;
+    let max = core.context.config.frame_bytes_max.min(limits::MULTIGET_BYTES_MAX as u32);
+    match compression::decompress(algorithm, answer.body, max, plain) {
+        Ok(()) => Ok(plain),
+        Err(CompressionError::TooLarge { .. }) => Err(Lost::Bytes),
+        Err(_) => Err(Lost::Unreadable),
+    }
 }
 
 /// True for an error that says that nodes cannot serve now, and nothing about the statement.

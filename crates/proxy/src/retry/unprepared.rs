@@ -38,6 +38,7 @@ use crate::ids::{LinkKey, LinkRef, Ticket};
 use crate::limits;
 use crate::link::{Kept, Pending, PoolKey, Purpose, Role, open, pools};
 use crate::metrics::Outcome;
+use crate::plan::After;
 use crate::prepared::{PreparedStatement, Shape};
 use crate::reply::{self, Answer};
 use crate::retry::failure::may_have_changed;
@@ -264,7 +265,8 @@ fn repair_refused(
     repair: &Repair,
     answer: &Answer<'_>,
 ) {
-    let (max, mut plain) = (core.context.config.frame_bytes_max, Vec::new());
+    let max = answer.plain_bytes_max(After::Learn, core.context.config.frame_bytes_max);
+    let mut plain = Vec::new();
     let body =
         core.links.plain_body(link, answer.flags, answer.body, max, &mut plain).unwrap_or_default();
     if !failure::refused_after_all(core, io, &repair.pending, answer.flags, body) {
@@ -274,7 +276,8 @@ fn repair_refused(
 
 /// Compares the node's prepared statement with the client's request and knowledge.
 fn compare(core: &mut Core, link: LinkKey, repair: &Repair, answer: &Answer<'_>) -> Again {
-    let (max, mut plain) = (core.context.config.frame_bytes_max, Vec::new());
+    let max = answer.plain_bytes_max(After::Learn, core.context.config.frame_bytes_max);
+    let mut plain = Vec::new();
     let Some(body) = core.links.plain_body(link, answer.flags, answer.body, max, &mut plain) else {
         return Again::Same;
     };

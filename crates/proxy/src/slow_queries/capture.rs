@@ -54,7 +54,7 @@ pub(crate) fn answered(
         return;
     }
     let mut plain = Vec::new();
-    let max = core.context.config.frame_bytes_max;
+    let max = answer.plain_bytes_max(pending.plan.after, core.context.config.frame_bytes_max);
     let error = is_error
         .then(|| core.links.plain_body(at.key, answer.flags, answer.body, max, &mut plain))
         .flatten()

@@ -12,6 +12,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod amplified_answers;
 mod lock_hop_bytes;
 mod lock_permissions;
 mod lock_prepared;
