@@ -115,6 +115,11 @@ class Browser:
             raise Failed(f"{address}: {why}")
         self.until(f"document.readyState === 'complete' && location.href === '{address}'", f"{address} is loaded")
 
+    def leave(self) -> None:
+        """Ends the page, and forgets what was told of it: it goes on asking its server, which may have ended."""
+        self.open("about:blank")
+        self.told.clear()
+
     def run(self, script: str):
         """The value of an expression."""
         done = self.command("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)

@@ -90,7 +90,7 @@ def browser(tmp_path_factory):
 @pytest.fixture
 def page(browser, proxy, sessions):
     """The browser with the page, as it is at first."""
-    browser.told.clear()
+    browser.leave()
     browser.open(f"http://{proxy.admin}/")
     browser.until("document.querySelectorAll('#tiles dd').length === 8", "the page shows the proxy")
     yield browser
@@ -232,7 +232,7 @@ def test_connections_have_rows_of_their_own(page, sessions):
 
 
 def test_a_node_is_drained_and_taken_back(browser, ring):
-    browser.told.clear()
+    browser.leave()
     browser.open(f"http://{ring.admin}/#nodes")
     browser.until(f"{ROWS}.length === 2 && {COLUMN.format('state')}.every((state) => state === 'up')", "both nodes are up")
     for button, outcome, states in (("Drain…", "drained; ", ["drained", "up"]), ("Take back…", "taken back", ["up", "up"])):
@@ -258,8 +258,7 @@ def test_two_applications_have_their_counts_and_statements(browser, ring):
         for number in range(300):
             writer.execute(write, (number, "x"))
             reader.execute(f"SELECT v FROM shop.orders WHERE id = {number}")
-        browser.open("about:blank")
-        browser.told.clear()
+        browser.leave()
         browser.open(f"http://{ring.admin}/#clients")
         browser.until(f"['checkout', 'nightly'].every((name) => {COLUMN.format('application')}.includes(name))", "both are there")
         counts = dict(zip(browser.run(COLUMN.format("application")), browser.run(COLUMN.format("queries"))))
@@ -333,9 +332,7 @@ def test_a_dispatcher_and_a_sidecar_have_the_page(browser, tmp_path, kind, words
                 return listens(admin)
 
             until(is_there, f"the {kind} has its page", told=lambda: (tmp_path / "log").read_text())
-            # The page of the process before still asks.
-            browser.open("about:blank")
-            browser.told.clear()
+            browser.leave()
             browser.open(f"http://{admin}/")
             browser.until(f"document.querySelector('h1').textContent === 'Shunt {kind}'", "the page names the process")
             expected = alert.format(peer=peer)

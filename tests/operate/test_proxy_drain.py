@@ -20,7 +20,7 @@ from harness.waits import until
 MONITORING = Path(__file__).parents[2] / "docs" / "monitoring.md"
 QUERY = "SELECT cluster_name FROM system.local"
 LOOPS = 4
-# The first drain ends by a second signal, and not by its time.
+# The drain of the proxy that a signal ends takes a second signal, and not the end of its time.
 A_DAY = "86400000"
 SETTINGS = """
 global
@@ -115,10 +115,11 @@ def test_no_connection_fails_while_a_proxy_drains(tmp_path):
     contact, node, port = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}", free_port()
     arguments = ["up", "--nodes", "1", "--listen", contact, "--node-port", node.split(":")[1],
                  "--admin", f"127.0.0.1:{free_port()}"]
-    options = undisturbed("--advertise", f"127.0.0.1:{port}", "--drain-delay-ms", A_DAY)
+    options = undisturbed("--advertise", f"127.0.0.1:{port}")
     with Embedded("proxy-drain", contact, arguments, [node], tmp_path / "up.log"):
-        first, second = (Proxy(node, f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}", options,
-                               tmp_path / f"proxy-{name}.log") for name in "ab")
+        # The second ends with the test, and then without a delay.
+        first, second = (Proxy(node, f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}", [*options, "--drain-delay-ms", delay],
+                               tmp_path / f"proxy-{name}.log") for name, delay in (("a", A_DAY), ("b", "0")))
         with first, second, Balancer([first, second], port, tmp_path) as balancer, ExitStack() as stack:
             [balancer.wait_for(server, "UP") for server in "ab"]
             loops = stack.enter_context(Loops(port))
