@@ -43,6 +43,9 @@ CASES = {
     "ShuntNodeUnreachable": (
         {f'shunt_node_up{{node="n1",{PROXY}}}': "1x60", f'shunt_node_links{{node="n1",{PROXY}}}': "0x60", f'shunt_node_links{{node="n2",{PROXY}}}': "2x60"},
         {f'shunt_node_up{{node="n1",{PROXY}}}': "0x60", f'shunt_node_links{{node="n1",{PROXY}}}': "0x60", f'shunt_node_links{{node="n2",{PROXY}}}': "2x60"}),
+    "ShuntNodeEjected": (
+        {f'shunt_node_ejected{{node="n1",{PROXY}}}': "0x30 1x1 0x2 1x2 0x2 1x3 0x2 1x4 0x2 1x5 0x10"},
+        {f'shunt_node_ejected{{node="n1",{PROXY}}}': "0x50 1x1 0x10"}),
     "ShuntStrangers": (
         {f'shunt_node_strangers_total{{node="n1",{PROXY}}}': "0x55 1x5"}, {f'shunt_node_strangers_total{{node="n1",{PROXY}}}': "4x60"}),
     "ShuntRefusesClients": (

@@ -74,8 +74,7 @@ options! {
     }
     /// Permissions of Unix sockets; clients need the right to write
     unix_mode: Mode {
-        kind: Mode, value: "OCTAL", default: "0660",
-        allowed: Form("octal number", "0666"), change: AfterRestart,
+        kind: Mode, value: "OCTAL", default: "0660", allowed: Form("octal number", "0666"), change: AfterRestart,
     }
     /// Owner of Unix sockets, USER:GROUP, USER or :GROUP, by name or number
     unix_owner: Owner {
@@ -165,8 +164,7 @@ options! {
 
     /// TLS to nodes: off or on
     node_tls: Switch {
-        kind: Switch, value: "WHEN", default: "off",
-        allowed: Form("`off`, `on`", "on"), change: AfterRestart,
+        kind: Switch, value: "WHEN", default: "off", allowed: Form("`off`, `on`", "on"), change: AfterRestart,
         manual: "For links and for the control connection. [Set-up](tls-to-nodes.md#to-nodes)",
     }
     /// Certificates of the authorities that sign nodes' certificates (PEM)
@@ -188,8 +186,7 @@ options! {
     }
     /// Proof that a node's certificate must give: full, ca or none
     node_tls_verify: Verify {
-        kind: Verify, value: "HOW", default: "full",
-        allowed: Form("`full`, `ca`, `none`", "ca"), change: OnReload,
+        kind: Verify, value: "HOW", default: "full", allowed: Form("`full`, `ca`, `none`", "ca"), change: OnReload,
         manual: "`full`: of an authority, and for the node's address. `ca`: of an authority. `none`: anyone on the way can read and change everything",
     }
     /// Name that every node's certificate has, in place of the node's address
@@ -252,13 +249,11 @@ options! {
     }
     /// Role of the proxy's own connection to the ring; clients log in with their own
     username: Option<String> {
-        kind: String, value: "ROLE", default: None => "",
-        allowed: Form("name", "shunt"), change: OnReload,
+        kind: String, value: "ROLE", default: None => "", allowed: Form("name", "shunt"), change: OnReload,
     }
     /// Password of that role; visible in the process list, so prefer --password-file
     password: Option<Secret> {
-        kind: Secret, value: "TEXT", default: None => "",
-        allowed: Form("text", "..."), change: OnReload,
+        kind: Secret, value: "TEXT", default: None => "", allowed: Form("text", "..."), change: OnReload,
     }
     /// File with the password of that role in its first line
     password_file: Option<PathBuf> {
@@ -268,8 +263,7 @@ options! {
     }
     /// Interval between two reads of topology and schema
     refresh_interval_ms: u64 {
-        kind: Millis, value: "MS", default: "60000",
-        allowed: Numbers(100, DAY_MS), change: OnReload,
+        kind: Millis, value: "MS", default: "60000", allowed: Numbers(100, DAY_MS), change: OnReload,
     }
     /// Time for a contact point to answer before the process ends with code 4; 0 keeps trying
     require_ring_ms: u64 {
@@ -291,8 +285,7 @@ options! {
     }
     /// Time a turn waits for more queries before it handles those it has, or `auto`
     window_us: Window {
-        kind: Window, value: "US", default: "0",
-        allowed: WordOr("auto", 0, 100_000), change: OnReload,
+        kind: Window, value: "US", default: "0", allowed: WordOr("auto", 0, 100_000), change: OnReload,
     }
     /// Longest time queries wait to share a frame while a node has other work; 0 disables
     gather_us: u64 {
@@ -301,16 +294,14 @@ options! {
     }
     /// Aggregated frames to nodes that offer them: auto or off
     aggregate: Aggregate {
-        kind: Aggregate, value: "WHEN", default: "auto",
-        allowed: Form("`auto`, `off`", "off"), change: AfterRestart,
+        kind: Aggregate, value: "WHEN", default: "auto", allowed: Form("`auto`, `off`", "off"), change: AfterRestart,
     }
 
     section "IN queries";
 
     /// Split prepared SELECTs with IN on the partition key: off or split
     multiget: Multiget {
-        kind: Multiget, value: "HOW", default: "off",
-        allowed: Form("`off`, `split`", "split"), change: AfterRestart,
+        kind: Multiget, value: "HOW", default: "off", allowed: Form("`off`, `split`", "split"), change: AfterRestart,
         manual: "Guardrails of the nodes on the number of keys then see the parts. [Which queries](multiget.md)",
     }
     /// Most keys of an IN that the proxy splits; a longer IN goes whole
@@ -322,8 +313,7 @@ options! {
 
     /// Send large answers from nodes' hosts over the clients' own connections: off or auto
     handover: Handover {
-        kind: Handover, value: "WHEN", default: "off",
-        allowed: Form("`off`, `auto`", "auto"), change: AfterRestart,
+        kind: Handover, value: "WHEN", default: "off", allowed: Form("`off`, `auto`", "auto"), change: AfterRestart,
         manual: "Needs an agent on each node's host, and a key; turns aggregated frames off. [Set-up](hand-over.md#cql)",
     }
     /// Size of the smallest answer that is handed over
@@ -333,8 +323,7 @@ options! {
     }
     /// Port of the agents at their nodes' addresses
     handover_agent_port: u16 {
-        kind: u16, value: "PORT", default: "7001",
-        allowed: Numbers(1, 65_535), change: AfterRestart,
+        kind: u16, value: "PORT", default: "7001", allowed: Numbers(1, 65_535), change: AfterRestart,
     }
     /// File with the key that proxies and agents share
     handover_key_file: Option<PathBuf> {
@@ -344,8 +333,7 @@ options! {
     }
     /// TLS to agents, all of which must have it: off or on
     handover_tls: Switch {
-        kind: Switch, value: "WHEN", default: "off",
-        allowed: Form("`off`, `on`", "on"), change: AfterRestart,
+        kind: Switch, value: "WHEN", default: "off", allowed: Form("`off`, `on`", "on"), change: AfterRestart,
         manual: "For links and for the control connections. [Set-up](tls-http.md#proxies-and-agents)",
     }
     /// Certificates of the authorities that sign agents' certificates (PEM)
@@ -385,14 +373,12 @@ options! {
 
     /// Deadline of a query
     query_timeout_ms: u64 {
-        kind: Millis, value: "MS", default: "12000",
-        allowed: Numbers(PATIENCE_MS_MIN, DAY_MS), change: OnReload,
+        kind: Millis, value: "MS", default: "12000", allowed: Numbers(PATIENCE_MS_MIN, DAY_MS), change: OnReload,
         manual: "Retries are included",
     }
     /// Deadline of connecting to a node
     connect_timeout_ms: u64 {
-        kind: Millis, value: "MS", default: "5000",
-        allowed: Numbers(PATIENCE_MS_MIN, DAY_MS), change: OnReload,
+        kind: Millis, value: "MS", default: "5000", allowed: Numbers(PATIENCE_MS_MIN, DAY_MS), change: OnReload,
         manual: "Logging in is included",
     }
     /// Longest time SIGTERM waits for queries in flight
@@ -411,14 +397,12 @@ options! {
     }
     /// Deadline of a client's login
     handshake_timeout_ms: u64 {
-        kind: Millis, value: "MS", default: "10000",
-        allowed: Numbers(PATIENCE_MS_MIN, DAY_MS), change: OnReload,
+        kind: Millis, value: "MS", default: "10000", allowed: Numbers(PATIENCE_MS_MIN, DAY_MS), change: OnReload,
         manual: "It runs from the connection to READY. With TLS, it runs from the end of the TLS handshake, whose own deadline is the value at the start of the proxy",
     }
     /// Idle time before the proxy probes a link to a node
     heartbeat_interval_ms: u64 {
-        kind: Millis, value: "MS", default: "30000",
-        allowed: Numbers(100, DAY_MS), change: OnReload,
+        kind: Millis, value: "MS", default: "30000", allowed: Numbers(100, DAY_MS), change: OnReload,
     }
     /// Silence of a node with queries in flight after which the proxy gives up its link
     node_silence_ms: u64 {
@@ -432,12 +416,36 @@ options! {
         manual: "Further clients with the same password log in without asking a node. The time also holds for a role's right to use locks",
     }
 
+    section "Slow nodes";
+
+    /// Times of the other nodes' median time that make a node an outlier; 0 disables
+    outlier_latency_factor: u32 {
+        kind: u32, value: "N", default: "4", allowed: Numbers(0, 1000), change: OnReload,
+        manual: "A node must also be 5 ms slower. An outlier gets fewer queries; see [slow nodes](slow-nodes.md)",
+    }
+    /// Percentage of failed queries that makes a node an outlier; 0 disables
+    outlier_errors_percent: u32 {
+        kind: u32, value: "N", default: "50", allowed: Numbers(0, 100), change: OnReload,
+    }
+    /// Interval between two judgements of the nodes
+    outlier_interval_ms: u64 {
+        kind: Millis, value: "MS", default: "10000", allowed: Numbers(1000, DAY_MS), change: OnReload,
+    }
+    /// Time for which an outlier gets only queries that no other node can take
+    outlier_hold_ms: u64 {
+        kind: Millis, value: "MS", default: "30000", allowed: Numbers(1000, DAY_MS), change: OnReload,
+        manual: "Twice as long the second time, and so on, up to ten times",
+    }
+    /// Time in which the share of a node that comes back grows to the whole; 0 disables
+    slow_start_ms: u64 {
+        kind: Millis, value: "MS", default: "30000", allowed: Numbers(0, DAY_MS), change: OnReload,
+    }
+
     section "Limits";
 
     /// Most clients; the proxy refuses any beyond
     clients_max: usize {
-        kind: usize, value: "N", default: "60000",
-        allowed: Numbers(1, 10_000_000), change: OnReload,
+        kind: usize, value: "N", default: "60000", allowed: Numbers(1, 10_000_000), change: OnReload,
         manual: "The limit holds for the process; each core has an even share",
     }
     /// Links per core, node and pool of clients
@@ -447,8 +455,7 @@ options! {
     }
     /// Most queries in flight on one link
     in_flight_max: u32 {
-        kind: u32, value: "N", default: "16384",
-        allowed: Numbers(1, STREAMS_MAX as u64), change: AfterRestart,
+        kind: u32, value: "N", default: "16384", allowed: Numbers(1, STREAMS_MAX as u64), change: AfterRestart,
         manual: "A link has 32,767 stream ids",
     }
     /// Largest answer of a node; a request may have 16 MiB at most
@@ -458,13 +465,11 @@ options! {
     }
     /// Unread replies of one client at which the proxy stops reading from it
     client_backlog_bytes: usize {
-        kind: Bytes, value: "BYTES", default: "1048576",
-        allowed: Numbers(65_536, 1 << 32), change: OnReload,
+        kind: Bytes, value: "BYTES", default: "1048576", allowed: Numbers(65_536, 1 << 32), change: OnReload,
     }
     /// Unread replies and incomplete requests of all clients; beyond it the largest is closed
     clients_bytes_max: usize {
-        kind: Bytes, value: "BYTES", default: "1073741824",
-        allowed: Numbers(1 << 20, 1 << 40), change: OnReload,
+        kind: Bytes, value: "BYTES", default: "1073741824", allowed: Numbers(1 << 20, 1 << 40), change: OnReload,
         manual: "At least `client_backlog_bytes`. Each core has a share of at least `frame_bytes_max` and `client_backlog_bytes`. Clients that have not logged in have a sixteenth of it, and what the others leave. The log names the client that was closed",
     }
 
@@ -472,8 +477,7 @@ options! {
 
     /// Fleet to join, created by `shunt fleet init`; locks and transactions need one
     fleet: Option<String> {
-        kind: String, value: "NAME", default: None => "",
-        allowed: Form("name", "main"), change: AfterRestart,
+        kind: String, value: "NAME", default: None => "", allowed: Form("name", "main"), change: AfterRestart,
     }
     /// Fewest replicas of `shunt_meta` with which the proxy joins the fleet
     fleet_replicas_min: u32 {
@@ -488,8 +492,7 @@ options! {
     }
     /// TLS to the other proxies of the fleet: off or on
     fleet_tls: Switch {
-        kind: Switch, value: "WHEN", default: "off",
-        allowed: Form("`off`, `on`", "on"), change: AfterRestart,
+        kind: Switch, value: "WHEN", default: "off", allowed: Form("`off`, `on`", "on"), change: AfterRestart,
         manual: "Switch it on once every proxy has `tls`; see [the proxies of a fleet](tls-to-nodes.md#the-proxies-of-a-fleet)",
     }
     /// Certificates of the authorities that sign the certificates of the fleet's proxies (PEM)
@@ -510,14 +513,12 @@ options! {
     }
     /// Age at which the proxy deletes rows of free durable locks; 0 keeps them
     lock_rows_kept_ms: u64 {
-        kind: Millis, value: "MS", default: "3600000",
-        allowed: Numbers(0, 31_536_000_000), change: OnReload,
+        kind: Millis, value: "MS", default: "3600000", allowed: Numbers(0, 31_536_000_000), change: OnReload,
         manual: "A released lock leaves a row, so that its former holder stays out. The fleet deletes it while every replica is up; see [Rows in Cassandra](fleet.md#rows-in-cassandra)",
     }
     /// Proof that this proxy still owns a shard when it commits: lease or lwt
     transaction_commit: Commit {
-        kind: Commit, value: "HOW", default: "lease",
-        allowed: Form("`lease`, `lwt`", "lwt"), change: AfterRestart,
+        kind: Commit, value: "HOW", default: "lease", allowed: Form("`lease`, `lwt`", "lwt"), change: AfterRestart,
         manual: "`lease` relies on the rate of the clock. `lwt` asks Cassandra each time, [whatever clocks say](transactions.md#without-clocks)",
     }
     /// Address of locks over HTTP, or `off`
@@ -584,8 +585,7 @@ options! {
     }
     /// Name of this proxy's service in spans (`service.name`)
     otlp_service_name: String {
-        kind: String, value: "NAME", default: "shunt",
-        allowed: Form("name", "shunt-orders"), change: OnReload,
+        kind: String, value: "NAME", default: "shunt", allowed: Form("name", "shunt-orders"), change: OnReload,
     }
 
     // The last section: in a file, options behind a table would belong to it.

@@ -165,6 +165,12 @@ impl NodeError {
         }
     }
 
+    /// True if the error says that this very node cannot serve. Clients cause Unavailable at will,
+    /// by a consistency level that the replicas cannot reach.
+    pub(crate) fn is_of_this_node(self) -> bool {
+        self.party() == Party::Node && self.0 != error_code::UNAVAILABLE
+    }
+
     /// True if another node may help: this one did not get far, for a reason that concerns only
     /// itself.
     pub(crate) fn another_may_help(self) -> bool {

@@ -261,6 +261,18 @@ pub const ORPHAN_AGE_MAX_NS: u64 = 60 * SECOND_NS;
 /// them expires with each tick.
 pub const NODE_PENALTY_MAX: u32 = 4_096;
 
+/// Part of the nodes that may be ejected at a time: one of so many that take queries.
+pub const OUTLIER_PART: usize = 3;
+/// Queries of an interval below which a core does not judge a node.
+pub const OUTLIER_QUERIES_MIN: u64 = 20;
+/// Least difference from the other nodes' median that makes a node slow: between racks, small times
+/// differ by large factors.
+pub const OUTLIER_EXCESS_NS: u64 = 5_000_000;
+/// Longest hold of an ejected node, in times of `outlier_hold_ms`.
+pub const OUTLIER_HOLDS_MAX: u32 = 10;
+/// First share of a node that starts slowly, of 255.
+pub const SLOW_START_SHARE: u8 = 26;
+
 /// Lines about failed logins that a core writes in a second; a quarter of them about one client's
 /// host. One role of one host has one.
 pub const LOGIN_FAILURE_LINES_PER_SECOND: usize = 16;

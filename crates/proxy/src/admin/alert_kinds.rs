@@ -44,6 +44,8 @@ kinds! {
     NODE_UNREACHABLE = "ShuntNodeUnreachable", TICKET,
         "the log says why (\"giving up a link to a node\"); check the node, the network to it, and \
         username";
+    NODE_EJECTED = "ShuntNodeEjected", TICKET,
+        "look at the node; shunt nodes shows its times beside the others'";
     WITHOUT_LINKS = "ShuntWithoutLinks", PAGE,
         "the log says why (\"giving up a link to a node\"); check the nodes, the network to them, \
         and username";

@@ -17,9 +17,10 @@ use shunt_topology::Node;
 use super::Admin;
 use super::alert_kinds::{
     Alert, CERTIFICATE_EXPIRES, CONFIGURATION_REFUSED, DRAINING, LOOP_STANDS_STILL, NODE_DOWN,
-    NODE_UNREACHABLE, NOT_READY, RESTART_NEEDED, RING_VIEW_OLD, WITHOUT_LINKS,
+    NODE_EJECTED, NODE_UNREACHABLE, NOT_READY, RESTART_NEEDED, RING_VIEW_OLD, WITHOUT_LINKS,
 };
 use crate::control::ClusterState;
+use crate::metrics::{Gauge, NodeMetrics};
 
 /// Alerts that a page shows.
 const ALERTS_MAX: usize = 256;
@@ -124,10 +125,11 @@ fn known(admin: &Admin) -> Vec<Alert> {
 
 fn of_nodes(admin: &Admin, cluster: &ClusterState) -> Vec<Alert> {
     let cores = &admin.sources.cores;
-    let links = |node: &Node| -> u64 {
+    let sum = |node: &Node, gauge: fn(&NodeMetrics) -> &Gauge| -> u64 {
         let cores = cores.iter().filter_map(|core| core.nodes.get(node.id));
-        cores.map(|of_core| of_core.links.get()).sum()
+        cores.map(|of_core| gauge(&of_core).get()).sum()
     };
+    let links = |node: &Node| sum(node, |metrics| &metrics.links);
     let nodes = cluster.routing.nodes();
     let has_links = nodes.iter().any(|node| links(node) > 0);
     let has_clients = cores.iter().any(|core| core.clients.get() > 0);
@@ -138,12 +140,23 @@ fn of_nodes(admin: &Admin, cluster: &ClusterState) -> Vec<Alert> {
             &NODE_DOWN
         } else if is_local && (has_links || has_clients) && links(node) == 0 {
             if has_links { &NODE_UNREACHABLE } else { &WITHOUT_LINKS }
+        } else if sum(node, |metrics| &metrics.ejected) > 0 {
+            &NODE_EJECTED
         } else {
             continue;
         };
-        let text = match node.up {
-            true => format!("node {} is up, and the proxy has no link to it", node.address),
-            false => format!("node {} is down", node.address),
+        let text = if !node.up {
+            format!("node {} is down", node.address)
+        } else if links(node) == 0 {
+            format!("node {} is up, and the proxy has no link to it", node.address)
+        } else {
+            format!(
+                "node {} is slower or fails more often than the others, and gets fewer queries: \
+                {} of {} event loops have ejected it",
+                node.address,
+                sum(node, |metrics| &metrics.ejected),
+                cores.len()
+            )
         };
         alerts.push(Alert::about(kind, node.address.to_string(), text));
     }

@@ -110,6 +110,7 @@ fn ring_status(cluster: &ClusterState, admin: &Admin) -> Value {
         let metrics: Vec<_> = cores.iter().filter_map(|core| core.nodes.get(node.id)).collect();
         let mut latency = Snapshot::default();
         metrics.iter().for_each(|node| node.latency_ns.add_to(&mut latency));
+        let withheld: u64 = metrics.iter().map(|node| node.withheld_percent.get()).sum();
         json!({
             "address": node.address.to_string(),
             "host_id": uuid_text(node.host_id),
@@ -125,6 +126,10 @@ fn ring_status(cluster: &ClusterState, admin: &Admin) -> Value {
             "in_flight": metrics.iter().map(|node| node.in_flight.get()).sum::<u64>(),
             "queries": metrics.iter().map(|node| node.queries.get()).sum::<u64>(),
             "timed_out": metrics.iter().map(|node| node.timed_out.get()).sum::<u64>(),
+            "errors": metrics.iter().map(|node| node.errors.get()).sum::<u64>(),
+            "ejected": metrics.iter().map(|node| node.ejected.get()).sum::<u64>(),
+            "ejections": metrics.iter().map(|node| node.ejections.get()).sum::<u64>(),
+            "share_percent": 100 - withheld.div_ceil(metrics.len().max(1) as u64),
             "latency_us": quantiles(&latency),
             "recent": windows.since_former(node, &latency, now).map(recent),
         })

@@ -285,6 +285,10 @@ async fn status_shows_cores_and_nodes() {
     bench.cores[0].driver.set("epoll".to_owned()).expect("first");
     bench.cores[0].clients.add(2);
     bench.cores[1].nodes.node(NodeId(1)).links.add(4);
+    let (first, second) = (bench.cores[0].nodes.node(NodeId(1)), &bench.cores[1].nodes);
+    first.withheld_percent.set(100);
+    first.ejected.set(1);
+    second.node(NodeId(1)).ejections.add(3);
     let (code, status) = bench.json("/status").await;
     assert_eq!((code, &status["version"], &status["clients"]), (200, &"1.2.3".into(), &2.into()));
     assert_eq!(status["cores"][0]["driver"], "epoll");
@@ -296,6 +300,11 @@ async fn status_shows_cores_and_nodes() {
         (&4.into(), &false.into(), &2.into())
     );
     assert_eq!(node["host_id"], "00000000-0000-0000-0000-00000000abc1");
+    assert_eq!(
+        (&node["ejected"], &node["ejections"], &node["share_percent"]),
+        (&1.into(), &3.into(), &50.into())
+    );
+    assert_eq!(status["ring"]["nodes"][0]["share_percent"], 100);
     assert_eq!(status["limits"]["clients_max"], 60_000);
 }
 
@@ -330,6 +339,13 @@ async fn status_says_what_is_wrong_and_since_when() {
     assert!(second[2].1["text"].as_str().is_some_and(|text| text.ends_with(": cores")));
     let third = alerts().await;
     assert_eq!(second, third, "they last since then");
+    bench.cores[1].nodes.node(NodeId(0)).ejected.set(1);
+    let slow = alerts().await;
+    let found = slow.iter().find(|(name, _)| name == "ShuntNodeEjected").expect("an alert");
+    let text = found.1["text"].as_str().expect("a text");
+    assert!(text.contains("10.0.0.0:9042") && text.ends_with("1 of 2 event loops have ejected it"));
+    bench.cores[1].nodes.node(NodeId(0)).ejected.set(0);
+    assert_eq!(alerts().await.len(), second.len());
     assert!(second[0].1["since_unix_ms"].as_u64() >= first[0].1["since_unix_ms"].as_u64());
     // An operator drains on purpose, and wakes nobody by it.
     bench.admin.set_draining(true);

@@ -1,5 +1,6 @@
 //! The links of a core, and its state of the nodes they lead to.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use shunt_reactor::Io;
@@ -11,8 +12,13 @@ use slab::Slab;
 use crate::ids::{LinkKey, LinkRef};
 use crate::limits;
 use crate::link::allowance::Allowance;
+use crate::link::outliers::Outliers;
 use crate::link::{Link, LinkWriter, NodeState, Openings, Step};
 use crate::metrics::GivenUp;
+
+/// Distance of the numbers of two choices: odd, so that all numbers come, and near 256 times the
+/// golden ratio, so that small ones come at even distances.
+const TURN_STEP: u8 = 159;
 
 /// The owner of all links and nodes of a core.
 pub(crate) struct Links {
@@ -21,6 +27,11 @@ pub(crate) struct Links {
     nodes: Vec<NodeState>,
     /// True if an operator has drained a node of the ring.
     pub(crate) has_drained: bool,
+    pub(crate) outliers: Outliers,
+    /// True if a node has less than its full share.
+    pub(crate) has_reduced: bool,
+    /// Number of the last choice while a node has less than its full share.
+    turn: Cell<u8>,
     pub(crate) health: Health,
     /// Links with something to complete before this turn's flush.
     pub(crate) dirty: Vec<LinkKey>,
@@ -52,6 +63,9 @@ impl Links {
             slots: Slab::new(),
             nodes: Vec::new(),
             has_drained: false,
+            outliers: Outliers::default(),
+            has_reduced: false,
+            turn: Cell::new(0),
             health: Health::new(base, max),
             dirty: Vec::new(),
             reopening: Vec::new(),
@@ -168,6 +182,17 @@ impl Links {
         self.nodes.get_mut(usize::from(node.0))
     }
 
+    /// The number of a choice, 1 to 255, spread evenly over choices; 0 while all nodes have their
+    /// full share. A node is one of the first in the choices whose number its share reaches.
+    #[inline]
+    pub(crate) fn next_turn(&self) -> u8 {
+        if !self.has_reduced {
+            return 0;
+        }
+        self.turn.set(self.turn.get().wrapping_add(TURN_STEP));
+        self.turn.get().max(1)
+    }
+
     /// Notes which nodes an operator has drained: the numbers, sorted.
     pub(crate) fn set_drained(&mut self, drained: &[NodeId]) {
         self.has_drained = !drained.is_empty();
@@ -236,6 +261,26 @@ impl Links {
             if link.becomes_dirty(io.now_ns()) {
                 self.dirty.push(key);
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_is_a_part_of_all_choices_spread_evenly() {
+        let mut links = Links::new(false);
+        assert_eq!(links.next_turn(), 0, "all nodes have their full share");
+        links.has_reduced = true;
+        let turns: Vec<u8> = (0..256).map(|_| links.next_turn()).collect();
+        assert!(turns.iter().all(|turn| *turn > 0), "a share of 0 is none");
+        for share in [26u8, 128, 230] {
+            let most = |turns: &[u8]| turns.iter().filter(|turn| **turn <= share).count();
+            assert!(most(&turns).abs_diff(usize::from(share)) <= 1, "{share}");
+            let least = turns.windows(32).map(most).min().unwrap_or_default();
+            assert!(least * 8 + 16 >= usize::from(share), "{share}: {least} of 32 in a row");
         }
     }
 }

@@ -5,10 +5,11 @@
 //! and gives up those that break, [`client_certificate`] judges those whose certificate a node may
 //! have refused ([`certificate_ends`] counts them), [`watch`] probes them, [`upgrade`] moves them
 //! to the port where a node takes aggregated frames, [`renewal`] replaces those with old
-//! certificates, [`ring`] follows the ring. [`streams`] remembers the requests in flight on a link;
-//! [`pool`] defines who may share it, [`pools`] assigns pools, [`verdict`] is a node's refusal,
-//! [`refusal`] closes the clients that no node takes any more. Clients share a crowded link
-//! ([`shares`]) and wait for it ([`waiting`]). [`links`] holds them all.
+//! certificates, [`ring`] follows the ring. [`judgement`] finds nodes that are [`outliers`].
+//! [`streams`] remembers the requests in flight on a link; [`pool`] defines who may share it,
+//! [`pools`] assigns pools, [`verdict`] is a node's refusal, [`refusal`] closes the clients that no
+//! node takes any more. Clients share a crowded link ([`shares`]) and wait for it ([`waiting`]).
+//! [`links`] holds them all.
 //!
 //! [`crate::aggregate`] puts requests on a link, and they come back through
 //! [`crate::disaggregate`].
@@ -19,10 +20,12 @@ pub(crate) mod client_certificate;
 pub(crate) mod closing;
 pub(crate) mod handshake;
 pub(crate) mod identity;
+pub(crate) mod judgement;
 pub(crate) mod lifecycle;
 pub(crate) mod links;
 pub(crate) mod open;
 pub(crate) mod openings;
+pub(crate) mod outliers;
 pub(crate) mod pool;
 pub(crate) mod pool_table;
 pub(crate) mod pools;
@@ -373,6 +376,8 @@ pub(crate) struct NodeState {
     pub(crate) penalty: u32,
     /// Stream ids of its links held by queries that timed out, as of the last tick.
     pub(crate) orphaned: u64,
+    /// Share of choices, of 255, in which it is one of the first: see [`outliers`].
+    pub(crate) share: u8,
     /// True if it has not answered a probe: used only as the last resort.
     pub(crate) silent: bool,
     /// True if an operator has drained it: it gets requests only if no other node can take them.
@@ -386,6 +391,25 @@ pub(crate) struct NodeState {
     /// Pauses between renewals that fail.
     pub(crate) renewal: Renewal,
     pub(crate) metrics: Arc<NodeMetrics>,
+}
+
+impl NodeState {
+    /// A node of which nothing is known yet.
+    pub(crate) fn new(metrics: Arc<NodeMetrics>) -> Self {
+        Self {
+            in_flight: 0,
+            penalty: 0,
+            share: outliers::SHARE_FULL,
+            orphaned: 0,
+            silent: false,
+            drained: false,
+            stranger: false,
+            opening: 0,
+            upgrade: Upgrade::default(),
+            renewal: Renewal::default(),
+            metrics,
+        }
+    }
 }
 
 /// A core's knowledge of the port where a node takes aggregated frames.

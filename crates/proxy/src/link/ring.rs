@@ -21,18 +21,7 @@ pub(crate) fn changed(core: &mut Core, io: &mut Io, cluster: Arc<ClusterState>) 
     let count = routing.nodes().iter().map(|node| usize::from(node.id.0) + 1).max().unwrap_or(0);
     for index in core.links.nodes_mut().len()..count {
         let metrics = core.context.metrics.nodes.node(NodeId(index as u16));
-        core.links.nodes_mut().push(NodeState {
-            in_flight: 0,
-            penalty: 0,
-            orphaned: 0,
-            silent: false,
-            drained: false,
-            stranger: false,
-            opening: 0,
-            upgrade: Upgrade::default(),
-            renewal: Renewal::default(),
-            metrics,
-        });
+        core.links.nodes_mut().push(NodeState::new(metrics));
     }
     core.links.set_drained(&cluster.drained);
     for node in routing.nodes() {
@@ -43,6 +32,7 @@ pub(crate) fn changed(core: &mut Core, io: &mut Io, cluster: Arc<ClusterState>) 
             // The number may have been another node's.
             (state.silent, state.upgrade) = (false, Upgrade::default());
             state.renewal = Renewal::default();
+            core.links.outliers.forget(node.id, !first);
         }
         // The health of another address, or of its owner, says nothing about this one.
         if old.is_none_or(|old| node.up && !old.up || leads_to(node) != leads_to(old)) {

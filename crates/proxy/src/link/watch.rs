@@ -9,7 +9,9 @@ use crate::client::login;
 use crate::core::Core;
 use crate::ids::LinkKey;
 use crate::limits;
-use crate::link::{Pending, Purpose, Step, closing, lifecycle, open, pools, refusal, upgrade};
+use crate::link::{
+    Pending, Purpose, Step, closing, judgement, lifecycle, open, pools, refusal, upgrade,
+};
 use crate::metrics::{GivenUp, PoolState};
 use crate::retry::lost_links;
 
@@ -55,6 +57,7 @@ pub(crate) fn tick_links(core: &mut Core, io: &mut Io) {
         node.penalty -= node.penalty.div_ceil(4);
     }
     core.links.count_orphans();
+    judgement::tick(core, now);
     // The silence before the probe counts.
     let silence_max_ns =
         core.context.config.node_silence_ms * 1_000_000 - limits::LINK_SILENCE_PROBE_NS;

@@ -421,11 +421,13 @@ impl Sources {
         type Level = fn(&NodeMetrics) -> &Gauge;
         let aggregated = "Open links to the node that carry aggregated frames.";
         let orphaned = "Stream ids of queries that timed out and have no answer yet.";
-        let gauges: [(&str, &str, Level); 4] = [
+        let ejected = "Event loops that give the node only queries that no other node can take.";
+        let gauges: [(&str, &str, Level); 5] = [
             ("shunt_node_links", "Open links to the node.", |node| &node.links),
             ("shunt_node_links_aggregated", aggregated, |node| &node.aggregated_links),
             ("shunt_node_in_flight", "Queries in flight at the node.", |node| &node.in_flight),
             ("shunt_node_streams_orphaned", orphaned, |node| &node.streams_orphaned),
+            ("shunt_node_ejected", ejected, |node| &node.ejected),
         ];
         for (name, help, number) in gauges {
             let values = nodes.iter().map(|node| node.value(|metrics| number(metrics).get()));
@@ -437,12 +439,16 @@ impl Sources {
         let strangers = "Links refused because another node or cluster answered at the address.";
         let received = "Bytes received from the node.";
         let timed_out = "Queries that the node did not answer in time.";
-        let counters: [(&str, &str, Option<Unit>, Number); 9] = [
+        let errors = "Answers that said that the node itself cannot serve.";
+        let ejections = "Ejections of the node by an event loop.";
+        let counters: [(&str, &str, Option<Unit>, Number); 11] = [
             ("shunt_node_queries", "Queries sent to the node.", None, |node| &node.queries),
             ("shunt_node_writes", "Writes to links that contained queries.", None, |node| {
                 &node.writes
             }),
             ("shunt_node_timed_out", timed_out, None, |node| &node.timed_out),
+            ("shunt_node_errors", errors, None, |node| &node.errors),
+            ("shunt_node_ejections", ejections, None, |node| &node.ejections),
             ("shunt_node_connect_failures", failures, None, |node| &node.connect_failures),
             ("shunt_node_links_lost", "Open links that failed.", None, |node| &node.links_lost),
             ("shunt_node_links_renewed", renewed, None, |node| &node.links_renewed),

@@ -37,6 +37,14 @@ pub struct NodeMetrics {
     pub streams_orphaned: Gauge,
     /// Queries that the node did not answer in time.
     pub timed_out: Counter,
+    /// Answers that said that the node itself cannot serve.
+    pub errors: Counter,
+    /// 1 while the core has ejected the node.
+    pub ejected: Gauge,
+    /// Ejections of the node.
+    pub ejections: Counter,
+    /// Percentage of its share of queries that the core keeps from the node now.
+    pub withheld_percent: Gauge,
     /// Nanoseconds from sending a query to its answer.
     pub latency_ns: Histogram,
 }

@@ -22,11 +22,14 @@ const SHUTTING_DOWN: &str = "Server is shutting down";
 /// Lowers a node's share of queries for a while after it said that it cannot serve.
 pub(crate) fn penalise(core: &mut Core, key: LinkKey, flags: u8, body: &[u8]) {
     let Ok((_, body)) = split_response_prefix(flags, body) else { return };
-    if error_code::peek(body).is_none_or(|code| NodeError(code).party() != Party::Node) {
+    let Some(error) = error_code::peek(body).map(NodeError) else { return };
+    if error.party() != Party::Node {
         return;
     }
+    let is_of_node = error.is_of_this_node();
     let Some(node) = core.links.get(key).map(|link| link.node) else { return };
     if let Some(node) = core.links.node_mut(node) {
+        node.metrics.errors.add(u64::from(is_of_node));
         node.penalty = (node.penalty + 1).min(limits::NODE_PENALTY_MAX);
     }
 }

@@ -119,7 +119,8 @@ fn choose_in(
     {
         let replicas = cluster.routing.replicas(keyspace, token);
         let local = &replicas.nodes[..replicas.local.min(replicas.nodes.len())];
-        // Conditions on one partition do not compete in Paxos if they go through one coordinator.
+        // Conditions on one partition do not compete in Paxos if they go through one coordinator,
+        // whatever share it has: each core and proxy judges nodes by itself.
         let mut in_scope =
             local.iter().filter(|node| scope == Scope::All || !links.is_drained(**node));
         if plan.conditional
@@ -170,9 +171,12 @@ fn is_responsive(links: &Links, link: LinkKey, avoid: Option<NodeId>) -> bool {
     links.node(node).is_some_and(|state| !state.silent) && avoid != Some(node)
 }
 
+/// The rank of nodes that do not answer probes, and of the one to avoid. Of the others, those that
+/// have their share of queries ([`crate::link::outliers`]) have rank 1, and the rest rank 0.
+const LAST: u8 = 2;
+
 /// Chooses the link to the node with the fewest queries in flight, its recent errors counted among
-/// them; the first of equals. Nodes that do not answer probes come last, as does the one to
-/// `avoid`.
+/// them; the first of equals, among the nodes of the lowest rank that can take the request now.
 #[inline]
 fn least_loaded<'a>(
     links: &Links,
@@ -182,23 +186,25 @@ fn least_loaded<'a>(
     avoid: Option<NodeId>,
     scope: Scope,
 ) -> Choice {
+    let turn = links.next_turn();
     let mut best = None;
-    let mut full = Choice::Nothing;
+    let (mut full, mut full_rank) = (Choice::Nothing, u8::MAX);
     for node in nodes {
         let Some(state) = links.node(*node) else { continue };
         if state.drained && scope == Scope::Undrained {
             continue;
         }
-        let last = state.silent || avoid == Some(*node);
+        let is_last = state.silent || avoid == Some(*node);
+        let rank = if is_last { LAST } else { u8::from(state.share < turn) };
         for key in pool.links_to(*node) {
             let Some(link) = links.get(key).filter(|link| link.is_ready()) else { continue };
             if !link.takes(asker) {
-                if !last || full == Choice::Nothing {
-                    full = Choice::Full(key);
+                if rank == 0 || rank < full_rank {
+                    (full, full_rank) = (Choice::Full(key), rank);
                 }
                 continue;
             }
-            let load = (last, state.in_flight + state.penalty, link.streams.len());
+            let load = (rank, state.in_flight + state.penalty, link.streams.len());
             if best.is_none_or(|(least, _)| load < least) {
                 best = Some((load, key));
             }

@@ -17,6 +17,7 @@ mod fleet;
 mod layouts;
 mod lifecycle;
 mod losses;
+mod outliers;
 mod overwrites;
 mod renewal;
 mod repairs;

@@ -121,6 +121,7 @@ pub(super) const NODES: View = View {
         Column("in flight", "/in_flight", Number),
         Column("queries", "/queries", Number),
         Column("timed out", "/timed_out", Number),
+        Column("share %", "/share_percent", Number),
         Column("recent p99 ms", "/recent/latency_us/p99", Microseconds),
         Column("p50 ms", "/latency_us/p50", Microseconds),
         Column("p99 ms", "/latency_us/p99", Microseconds),
