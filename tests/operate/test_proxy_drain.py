@@ -7,7 +7,6 @@ import threading
 from contextlib import ExitStack
 from pathlib import Path
 
-import pytest
 from cassandra.cluster import Cluster
 
 from harness.driver import UNDISTURBED
