@@ -221,6 +221,28 @@ mod tests {
     }
 
     #[test]
+    fn errors_that_clients_cause_at_will_are_no_faults_of_a_node() {
+        use error_code::{
+            ALREADY_EXISTS, INVALID, IS_BOOTSTRAPPING, OVERLOADED, READ_FAILURE, READ_TIMEOUT,
+            SERVER_ERROR, SYNTAX_ERROR, UNAUTHORIZED, UNAVAILABLE, UNPREPARED, WRITE_TIMEOUT,
+        };
+        let of_clients = [
+            INVALID,
+            SYNTAX_ERROR,
+            UNAUTHORIZED,
+            ALREADY_EXISTS,
+            UNPREPARED,
+            UNAVAILABLE,
+            READ_TIMEOUT,
+            READ_FAILURE,
+            WRITE_TIMEOUT,
+        ];
+        assert!(of_clients.into_iter().all(|code| !NodeError(code).is_of_this_node()));
+        let of_nodes = [SERVER_ERROR, OVERLOADED, IS_BOOTSTRAPPING];
+        assert!(of_nodes.into_iter().all(|code| NodeError(code).is_of_this_node()));
+    }
+
+    #[test]
     fn a_clients_fault_has_no_code_that_drivers_retry() {
         use FaultKind::{Invalid, Late, Overloaded, Protocol, Syntax, Unauthorized, Unserved};
         for kind in [Protocol, Invalid, Syntax, Unauthorized, Overloaded, Late, Unserved] {

@@ -212,3 +212,185 @@ fn least_loaded<'a>(
     }
     best.map_or(full, |(_, key)| Choice::Link(key))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use shunt_reactor::ConnId;
+    use shunt_topology::schema::Factor;
+    use shunt_topology::{Keyspace, Node, Replication, RoutingTable, Token};
+
+    use super::*;
+    use crate::control::ClusterState;
+    use crate::link::outliers::SHARE_FULL;
+    use crate::link::{Link, NodeState, PoolKey, Step};
+    use crate::metrics::NodeMetrics;
+    use crate::prepared::PreparedStore;
+
+    const CLIENT: ClientRef = ClientRef { slot: 0, id: 1 };
+    /// The replicas of the key of [`Scene::keyed`], in their order on the ring.
+    const REPLICAS: [u16; 3] = [2, 0, 1];
+
+    struct Scene {
+        router: Router,
+        links: Links,
+        pool: PoolId,
+    }
+
+    impl Scene {
+        /// Three nodes, each of which has an open link and all data.
+        fn new() -> Scene {
+            let mut router = Router::new(Arc::new(PreparedStore::new()), 0, false);
+            router.set_cluster(Arc::new(cluster()));
+            let key = PoolKey {
+                login: None,
+                identity: None,
+                certificate: None,
+                version: 4,
+                keyspace: None,
+                compression: None,
+                no_compact: false,
+                is_own: false,
+            };
+            let pool = router.pools.find_or_create(&key, 1, 0, 0).expect("a pool");
+            let mut links = Links::new(false);
+            for number in 0..3 {
+                links.nodes_mut().push(NodeState::new(Arc::<NodeMetrics>::default()));
+                let (node, conn) = (NodeId(number), ConnId { index: number.into(), generation: 1 });
+                let mut link = Link::new(conn, node, 9042, pool, &key, 100);
+                link.step = Step::Ready;
+                let (role, link) = (link.role, links.insert(link));
+                let pool = router.pools.get_mut(pool).expect("the pool");
+                pool.attach(node, link, role);
+                pool.ready += 1;
+            }
+            Scene { router, links, pool }
+        }
+
+        fn node(&mut self, number: u16) -> &mut NodeState {
+            self.links.node_mut(NodeId(number)).expect("a node")
+        }
+
+        fn set_share(&mut self, number: u16, share: u8) {
+            self.node(number).share = share;
+            self.links.has_reduced = self.links.nodes_mut().iter().any(|it| it.share < SHARE_FULL);
+        }
+
+        fn fill(&mut self, number: u16) {
+            let (_, link) = self.links.iter_mut().nth(number.into()).expect("a link");
+            (link.crowded, link.full) = (true, true);
+        }
+
+        /// The plan of a request on a key.
+        fn keyed(&self) -> Plan {
+            let cluster = self.router.cluster.as_ref().expect("a ring");
+            let keyspace = cluster.routing.keyspace("ks").expect("the keyspace");
+            let placement = Some((keyspace, Token(50)));
+            Plan { placement, generation: self.router.generation, ..Plan::anywhere() }
+        }
+
+        /// The node of a request: its number, or that of a full link to wait for.
+        fn chosen(&mut self, plan: &Plan, avoid: Option<u16>) -> Result<u16, u16> {
+            let Scene { router, links, pool } = self;
+            let avoid = avoid.map(NodeId);
+            let choice = choose(router, links, *pool, CLIENT, plan, avoid, WhenFull::Waits);
+            let node = |key| links.get(key).map(|link| link.node.0).expect("a link");
+            match choice {
+                Choice::Link(key) => Ok(node(key)),
+                Choice::Full(key) => Err(node(key)),
+                Choice::Nothing => panic!("no node"),
+            }
+        }
+
+        /// Requests that each node gets, of as many.
+        fn counts(&mut self, plan: &Plan, requests: usize) -> [usize; 3] {
+            let mut counts = [0; 3];
+            for _ in 0..requests {
+                counts[usize::from(self.chosen(plan, None).expect("a link"))] += 1;
+            }
+            counts
+        }
+    }
+
+    fn cluster() -> ClusterState {
+        let node = |number: u16| Node {
+            id: NodeId(number),
+            host_id: u128::from(number) + 1,
+            address: ([10, 0, 0, number as u8 + 1], 9042).into(),
+            datacentre: "dc1".to_owned(),
+            rack: "r".to_owned(),
+            tokens: vec![i64::from(number) * 100 - 100],
+            up: true,
+            release_version: "5.0.9".to_owned(),
+        };
+        let factor = Factor { all: 3, transient: 0 };
+        let keyspace = Keyspace { name: "ks".to_owned(), replication: Replication::Simple(factor) };
+        let nodes = (0..3).map(node).collect();
+        ClusterState {
+            drained: Vec::new(),
+            modes: None,
+            generation: 1,
+            routing: Arc::new(RoutingTable::build(nodes, vec![keyspace], vec![], Some("dc1"))),
+            protocol_version_max: 5,
+            authenticator: None,
+            cluster_name: "test".to_owned(),
+            release_version: "5.0.9".to_owned(),
+            cql_version: "3.4.7".to_owned(),
+            partitioner: "Murmur3Partitioner".to_owned(),
+            compressions: vec![],
+            datacentre: "dc1".to_owned(),
+            rack: "r".to_owned(),
+            schema_version: 1,
+        }
+    }
+
+    #[test]
+    fn a_node_without_a_share_gets_only_what_no_other_node_can_take() {
+        let mut scene = Scene::new();
+        let [first, second, third] = REPLICAS;
+        let keyed = scene.keyed();
+        assert_eq!(scene.chosen(&keyed, None), Ok(first));
+        scene.set_share(first, 0);
+        for plan in [keyed, Plan::anywhere()] {
+            assert_eq!(scene.counts(&plan, 600)[usize::from(first)], 0);
+        }
+        scene.node(second).in_flight = 1_000;
+        assert_eq!(scene.chosen(&keyed, None), Ok(third), "whatever the load");
+        scene.node(third).silent = true;
+        assert_eq!(scene.chosen(&keyed, None), Ok(second));
+        assert_eq!(scene.chosen(&keyed, Some(second)), Ok(first), "rather than one to avoid");
+        scene.fill(second);
+        assert_eq!(scene.chosen(&keyed, None), Ok(first), "rather than wait or a silent node");
+        scene.fill(first);
+        assert_eq!(scene.chosen(&keyed, None), Ok(third));
+        scene.fill(third);
+        assert_eq!(scene.chosen(&keyed, None), Err(second), "it waits for a node with its share");
+    }
+
+    #[test]
+    fn requests_that_belong_to_a_node_go_there_whatever_its_share() {
+        let mut scene = Scene::new();
+        let [first, second, _] = REPLICAS;
+        scene.set_share(first, 0);
+        let conditional = Plan { conditional: true, ..scene.keyed() };
+        assert_eq!(scene.counts(&conditional, 600)[usize::from(first)], 600);
+        let bound = Plan { node: Some(NodeId(first)), ..Plan::anywhere() };
+        assert_eq!(scene.counts(&bound, 600)[usize::from(first)], 600);
+        scene.node(first).silent = true;
+        assert_eq!(scene.chosen(&conditional, None), Ok(second));
+    }
+
+    #[test]
+    fn a_share_is_that_part_of_the_requests() {
+        let mut scene = Scene::new();
+        let [first, ..] = REPLICAS;
+        let keyed = scene.keyed();
+        scene.set_share(first, 128);
+        assert!(scene.counts(&keyed, 512)[usize::from(first)].abs_diff(257) < 4);
+        (0..3).for_each(|node| scene.set_share(node, 0));
+        assert_eq!(scene.chosen(&keyed, None), Ok(first), "all without a share is as none");
+        (0..3).for_each(|node| scene.set_share(node, SHARE_FULL));
+        assert_eq!(scene.counts(&keyed, 10)[usize::from(first)], 10);
+    }
+}

@@ -2,8 +2,10 @@
 //! and no client notices more than the slowness. Whatever happens, queries have a node.
 
 use shunt_bench::stub::{Action, Hook};
+use shunt_proxy::config::Config;
 use shunt_reactor::sim::{MILLISECOND, Options, SECOND, for_seeds};
 use shunt_topology::NodeId;
+use shunt_wire::cql::message::error_code;
 
 use super::support::client::ClientMail;
 use super::support::scene::{Scene, SceneOptions};
@@ -35,6 +37,10 @@ fn busy(seed: u64, nodes: usize) -> Scene {
 
 fn delayed(by_ns: u64) -> Option<Hook> {
     Some(Box::new(move |_| Action::Delay(by_ns)))
+}
+
+fn failing() -> Option<Hook> {
+    Some(Box::new(|_| Action::Error(error_code::SERVER_ERROR)))
 }
 
 fn queries(scene: &Scene, node: usize) -> u64 {
@@ -121,6 +127,22 @@ fn a_node_that_stays_slow_is_ejected_again_for_longer() {
         assert!(held_ns.abs_diff(times * HOLD_NS) < SECOND, "{held_ns}, {times}");
     }
     check(&scene);
+}
+
+#[test]
+fn a_node_that_fails_is_ejected_and_nodes_that_all_fail_are_not() {
+    let mut scene = busy(6, 3);
+    let config = Config { outlier_interval_ms: 10_000, ..scene.options.config.clone() };
+    scene.reload_as(config);
+    scene.hook(1, failing());
+    wait(&mut scene, "the failing node is not ejected", |scene| is_ejected(scene, 1));
+    assert_eq!(ejections(&scene), 1);
+    scene.hook(1, None);
+    wait(&mut scene, "its share does not grow", |scene| withheld(scene, 1) == 0);
+    (0..3).for_each(|node| scene.hook(node, failing()));
+    scene.world.run_for(25 * SECOND);
+    assert_eq!(ejections(&scene), 1);
+    scene.check_memory();
 }
 
 #[test]
