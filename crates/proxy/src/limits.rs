@@ -100,10 +100,9 @@ pub const PREPARED_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// nodes that forget it.
 pub const PREPARED_TEXT_BYTES_MAX: usize = 64 * 1024;
 
-/// Bind markers of a statement, and columns of a result, that the proxy looks at. A request has at
-/// most so many values (native protocol, section 4.1.4), and no result that a client asks for has
-/// more columns.
-pub const COLUMNS_MAX: usize = 65_535;
+/// Bind markers of a prepared statement that the proxy looks at. A request has at most so many
+/// values (native protocol, section 4.1.4).
+pub const MARKERS_MAX: usize = 65_535;
 
 /// Columns of a partition key by which the proxy routes a prepared statement, as one in text.
 pub const KEY_MARKERS_MAX: usize = 32;

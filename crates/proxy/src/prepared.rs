@@ -225,7 +225,7 @@ impl PreparedStatement {
             _ => keyspace.map(Box::from),
         };
         let result_columns = match after_of(parsed, keyspace, text) {
-            After::Rewrite(_) if prepared.result.column_count <= limits::COLUMNS_MAX => {
+            After::Rewrite(_) => {
                 prepared.result.columns().map(|column| ResultColumn::of(&column)).collect()
             }
             _ => Box::default(),
@@ -271,7 +271,7 @@ fn key_markers(prepared: &Prepared<'_>, routing: Option<&RoutingTable>) -> Box<[
 
 /// The bind markers that a request has values for.
 fn markers_of<'p>(prepared: &Prepared<'p>) -> impl Iterator<Item = ColumnSpec<'p>> + use<'p> {
-    prepared.bind.markers().take(limits::COLUMNS_MAX)
+    prepared.bind.markers().take(limits::MARKERS_MAX)
 }
 
 fn by_column_names(prepared: &Prepared<'_>, routing: Option<&RoutingTable>) -> Option<Vec<usize>> {

@@ -26,7 +26,6 @@ use crate::core::Core;
 use crate::fault::Fault;
 use crate::fleet::roster::Fleet;
 use crate::ids::LinkKey;
-use crate::limits;
 use crate::link::Pending;
 use crate::metrics::Outcome;
 use crate::plan::SystemTable;
@@ -119,11 +118,7 @@ impl<'a> Found<'a> {
     }
 
     /// The columns by name; if the answer leaves them out, those known of the prepared statement.
-    /// None if there are more than clients ask for: each takes many times its bytes in the answer.
     fn columns(&self, rows: &Rows<'a>) -> Option<Vec<Column<'a>>> {
-        if rows.metadata.column_count > limits::COLUMNS_MAX {
-            return None;
-        }
         let named = |name: &'a str, cql_type| Column {
             source: Some(Cow::Borrowed(name)),
             cql_type: Some(cql_type),

@@ -15,6 +15,10 @@ pub mod metadata_flag {
     pub const METADATA_CHANGED: i32 = 0x0008;
 }
 
+/// Most columns of rows that are read. Column specifications may have four bytes each, and whoever
+/// keeps them takes many times as much; no client asks for so many columns.
+const COLUMNS_MAX: usize = 65_535;
+
 /// A view of the metadata of rows, or of the result of a prepared statement.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Metadata<'a> {
@@ -41,7 +45,12 @@ impl<'a> Metadata<'a> {
     pub fn read(reader: &mut Reader<'a>, version: u8) -> Result<Metadata<'a>, DecodeError> {
         let offset = reader.position();
         let flags = reader.int("metadata flags")?;
+        let count_at = *reader;
         let column_count = reader.count("column count")?;
+        if column_count > COLUMNS_MAX {
+            let problem = Problem::TooLarge { found: column_count as u64, max: COLUMNS_MAX as u64 };
+            return Err(count_at.error("column count", problem));
+        }
         let has = |flag: i32| flags & flag != 0;
         let paging_state = match has(metadata_flag::HAS_MORE_PAGES) {
             true => reader.bytes("paging state")?,

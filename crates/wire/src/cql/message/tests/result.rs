@@ -59,6 +59,25 @@ fn rows_survive_the_round_trip() {
 }
 
 #[test]
+fn rows_of_more_columns_than_anybody_asks_for_are_refused() {
+    for flags in [0, metadata_flag::NO_METADATA] {
+        for (count, is_read) in [(65_535, true), (65_536, false)] {
+            let bytes = body(|out| {
+                put::int(out, result_kind::ROWS);
+                put::int(out, flags | metadata_flag::GLOBAL_TABLE);
+                put::int(out, count);
+                if flags == 0 {
+                    out.extend([0; 4]);
+                    (0..count).for_each(|_| out.extend([0, 0, 0, 9]));
+                }
+                put::int(out, 0);
+            });
+            assert_eq!(ResultMessage::decode(4, &bytes).is_ok(), is_read, "{flags} {count}");
+        }
+    }
+}
+
+#[test]
 fn rows_without_metadata_still_have_columns() {
     let bytes = body(|out| {
         let mut rows = RowsWriter::without_metadata(out, 2);
