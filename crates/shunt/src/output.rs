@@ -4,9 +4,11 @@
 //! fails, and the rest is tried again: what was written must never end within a line while the
 //! reader still reads.
 
-use std::fmt::Arguments;
+use std::fmt::{Arguments, Write as _};
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
+
+use crate::logging::Printable;
 
 /// Pauses before a write that would block is tried again; each is twice the last.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
@@ -75,9 +77,23 @@ pub(crate) fn print(text: &str) {
     let _ = write_whole(&mut io::stdout().lock(), text.as_bytes(), Some(READER));
 }
 
-/// Prints to standard error; a closed one is no error.
+/// Prints to standard error; a closed one is no error. Messages may hold texts of nodes.
 pub(crate) fn complain(text: Arguments<'_>) {
-    let _ = write_whole(&mut io::stderr().lock(), text.to_string().as_bytes(), Some(READER));
+    let text = printable_lines(&text.to_string());
+    let _ = write_whole(&mut io::stderr().lock(), text.as_bytes(), Some(READER));
+}
+
+/// A text of any number of lines, without characters that a terminal acts upon.
+fn printable_lines(text: &str) -> String {
+    let mut shown = String::new();
+    for char in text.chars() {
+        if matches!(char, '\n' | '\t') {
+            shown.push(char);
+        } else {
+            let _ = Printable(&mut shown).write_char(char);
+        }
+    }
+    shown
 }
 
 #[cfg(test)]
@@ -99,6 +115,14 @@ mod tests {
         let mut taken = Vec::new();
         read.read_to_end(&mut taken).unwrap();
         assert!(writer.join().unwrap().is_ok() && taken == bytes);
+    }
+
+    #[test]
+    fn a_message_of_a_server_does_nothing_to_the_terminal() {
+        assert_eq!(
+            printable_lines("error: Überlauf \"a\"\n\thint: b\\c\u{1b}[2J\u{9b}m\u{202e}\r\n"),
+            "error: Überlauf \"a\"\n\thint: b\\c\\u{1b}[2J\\u{9b}m\\u{202e}\\r\n"
+        );
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub(super) fn address(table: &Table, row: usize) -> Option<SocketAddr> {
 /// Returns the number of replicas in a value of `system_schema.keyspaces.replication` (`map<text,
 /// text>`), of one datacentre or of all.
 pub(super) fn replicas(map: &[u8], datacentre: Option<&str>) -> Option<u32> {
-    let (mut simple, mut sum, mut of_one) = (None, 0, 0);
+    let (mut simple, mut sum, mut of_one) = (None, 0_u32, 0_u32);
     for (key, value) in entries(map)? {
         // A transient replica does not count: "3/1" is two.
         let mut parts = value.split('/').map(str::parse::<u32>);
@@ -36,8 +36,8 @@ pub(super) fn replicas(map: &[u8], datacentre: Option<&str>) -> Option<u32> {
             "replication_factor" => simple = Some(full),
             "class" => {}
             name => {
-                sum += full;
-                of_one += if datacentre == Some(name) { full } else { 0 };
+                sum = sum.saturating_add(full);
+                of_one = of_one.saturating_add(if datacentre == Some(name) { full } else { 0 });
             }
         }
     }
@@ -72,5 +72,7 @@ mod tests {
             (Some(7), Some(2), Some(5), Some(0))
         );
         assert_eq!(replicas(&datacentres[..20], None), None);
+        let absurd = map(&[("dc1", "4294967295"), ("dc2", "1")]);
+        assert_eq!(replicas(&absurd, None), Some(u32::MAX));
     }
 }
