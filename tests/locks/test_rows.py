@@ -98,6 +98,25 @@ def answered(ask):
     return until(answer, "an answer")
 
 
+def test_former_sharers_of_a_shared_lock_leave_no_rows(deleting, session, name):
+    assert share(session, name, "first")["[applied]"]
+    for number in range(SHARERS):
+        assert share(session, name, f"{number}")["[applied]"]
+    assert share(session, name, "last")["[applied]"]
+    for owner in ("first", *map(str, range(SHARERS))):
+        answer = session.execute("DELETE FROM shunt.rwlocks WHERE name = %s AND owner = %s IF EXISTS", (name, owner)).one()
+        assert answer["[applied]"]
+    # Rows of those who left after the last one had come are later than its own, and stay until it has left.
+    assert len(rows(session, name)) >= SHARERS
+    assert share(session, name, "again")["[applied]"]
+    session.execute("DELETE FROM shunt.rwlocks WHERE name = %s AND owner = 'last' IF EXISTS", (name,))
+    see_rows(session, name, "two rows at most are left", lambda found: len(found) <= 2)
+    assert ("again", "again") in rows(session, name)
+    answer = share(session, name, "writer", "X")
+    assert not answer["[applied]"] and answer["owner"] == "again"
+
+
+# It kills proxies: the rounds of new owners through their partitions come before deletions for two minutes.
 def test_free_locks_leave_no_row_and_their_fences_rise(deleting, session, name):
     fleet, fences = deleting, {}
     for number in range(LOCKS):
@@ -120,24 +139,6 @@ def test_free_locks_leave_no_row_and_their_fences_rise(deleting, session, name):
     for lock in (*fences, f"{name}-held"):
         answer = answered(lambda: acquire(session, lock, "three"))
         assert not answer["[applied]"] and answer["owner"] == ("one" if lock == f"{name}-held" else "two")
-
-
-def test_former_sharers_of_a_shared_lock_leave_no_rows(deleting, session, name):
-    assert share(session, name, "first")["[applied]"]
-    for number in range(SHARERS):
-        assert share(session, name, f"{number}")["[applied]"]
-    assert share(session, name, "last")["[applied]"]
-    for owner in ("first", *map(str, range(SHARERS))):
-        answer = session.execute("DELETE FROM shunt.rwlocks WHERE name = %s AND owner = %s IF EXISTS", (name, owner)).one()
-        assert answer["[applied]"]
-    # Rows of those who left after the last one had come are later than its own, and stay until it has left.
-    assert len(rows(session, name)) >= SHARERS
-    assert share(session, name, "again")["[applied]"]
-    session.execute("DELETE FROM shunt.rwlocks WHERE name = %s AND owner = 'last' IF EXISTS", (name,))
-    see_rows(session, name, "two rows at most are left", lambda found: len(found) <= 2)
-    assert ("again", "again") in rows(session, name)
-    answer = share(session, name, "writer", "X")
-    assert not answer["[applied]"] and answer["owner"] == "again"
 
 
 # The last: for minutes after it the rounds through all partitions keep the proxies busy.

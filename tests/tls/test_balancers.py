@@ -62,14 +62,19 @@ def addresses(proxy) -> set:
 def test_the_header_names_the_client(balanced, authority, header, has_tls):
     context = client_context(authority.ca) if has_tls else None
 
-    async def client(split: int) -> None:
-        connection = await ask(balanced, begun(balanced, BALANCER, header[:split], header[split:]), context)
-        until(lambda: addresses(balanced) == {CLIENT}, "the page shows the client", told=balanced.client_groups)
-        connection.close()
+    splits = (0, 1, 5, 14, 16, 20, len(header) - 1)
 
-    for split in (0, 1, 5, 14, 16, 20, len(header) - 1):
-        asyncio.run(client(split))
-        until(lambda: addresses(balanced) == set(), "the client is gone", told=balanced.client_groups)
+    def shown() -> list:
+        return [(group["address"], group["clients"]) for group in balanced.client_groups()]
+
+    async def clients() -> None:
+        connections = [await ask(balanced, begun(balanced, BALANCER, header[:split], header[split:]), context) for split in splits]
+        until(lambda: shown() == [(CLIENT, len(splits))], "the page shows the clients", told=shown)
+        for connection in connections:
+            connection.close()
+
+    asyncio.run(clients())
+    until(lambda: shown() == [], "the clients are gone", told=shown)
 
 
 def test_a_balancer_must_send_the_header(balanced):
