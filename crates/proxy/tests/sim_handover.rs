@@ -312,7 +312,7 @@ fn torment(scene: &mut Scene, seed: u64, chaos: &mut Chaos) {
 #[test]
 fn faults_make_no_answer_wrong_and_the_proxy_serves_again() {
     let mut all = Counted::default();
-    for_seeds(24, |seed| {
+    for_seeds(12, |seed| {
         let mut scene = scene(seed, network(seed), 200);
         for (version, value_bytes) in [(4, 3000), (3, 300), (5, 20_000)] {
             scene.add_client(|client| {

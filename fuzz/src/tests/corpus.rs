@@ -2,7 +2,7 @@
 
 use crate::{TARGETS, runner, seeds};
 
-const ITERATIONS: u64 = 5_000;
+const ITERATIONS: u64 = 2_500;
 const SEED: u64 = 1;
 
 /// Reads a number from the environment.

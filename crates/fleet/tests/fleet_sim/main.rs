@@ -26,7 +26,7 @@ fn first_violation(seeds: u64, settings: Settings) -> Option<(u64, String)> {
 }
 
 fn seeds() -> u64 {
-    std::env::var("SHUNT_SIM_SEEDS").map_or(80, |text| text.parse().unwrap())
+    std::env::var("SHUNT_SIM_SEEDS").map_or(40, |text| text.parse().unwrap())
 }
 
 #[test]

@@ -231,7 +231,7 @@ fn a_local_datacentre_that_vanishes_has_its_queries_refused() {
 
 #[test]
 fn clients_that_come_and_go_leave_nothing_behind() {
-    for_seeds(10, |seed| {
+    for_seeds(4, |seed| {
         let mut scene = scene(seed, |options| options.aggregate = vec![true; 3]);
         add_clients(&mut scene, 6);
         scene.mail_clients(ClientMail::More(2000));

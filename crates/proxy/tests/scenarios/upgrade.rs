@@ -165,7 +165,7 @@ fn frames_that_something_on_the_way_does_not_let_through_are_not_sent_for_ever()
 
 #[test]
 fn frames_are_taken_later_than_queries_and_given_up_again() {
-    for_seeds(4, |seed| {
+    for_seeds(2, |seed| {
         let mut scene = scene(seed, |options| options.aggregate = vec![false; 3]);
         serves_everybody(&mut scene);
         for round in 0..3 {
