@@ -13,9 +13,9 @@ const WRONG_PPM: u64 = 400_000;
 /// Rates of 0.4 to 1.6, with which few runs are enough to lose a write.
 const FAR_PPM: u64 = 600_000;
 
-fn run_with(seed: u64, commit: Commit, leases_only: bool) -> Scene {
+fn run_confirmed(seed: u64) -> Scene {
     run(
-        Settings { commit, leases_only, ..settings_of(seed, WRONG_PPM) },
+        Settings { commit: Commit::Lwt, ..settings_of(seed, WRONG_PPM) },
         chaos_of(seed),
         8 * SECOND,
     )
@@ -23,26 +23,25 @@ fn run_with(seed: u64, commit: Commit, leases_only: bool) -> Scene {
 
 #[test]
 fn transactions_need_no_clock_where_each_is_confirmed() {
-    for_seeds(8, |seed| check(&run_with(seed, Commit::Lwt, false)));
+    let (mut counts, mut runs) = (history::Counts::default(), 0);
+    for_seeds(8, |seed| {
+        let scene = run_confirmed(seed);
+        check(&scene);
+        let history::Counts { applied, read, in_doubt, .. } = scene.history.borrow().counts();
+        counts.applied += applied;
+        counts.read += read;
+        counts.in_doubt += in_doubt;
+        runs += 1;
+    });
+    println!("{counts:?}");
+    let is_much = counts.applied > 200 && counts.read > 200 && counts.in_doubt > 10;
+    // One seed that is replayed has less.
+    assert!(is_much || runs < 8, "much is done, and much is in doubt: {counts:?}");
 }
 
 #[test]
 fn nor_do_statements_that_are_decided_alone() {
     for_seeds(6, |seed| check(&run_late(seed, Commit::Lwt, WRONG_PPM)));
-}
-
-#[test]
-fn much_is_done_and_much_is_in_doubt_with_such_clocks() {
-    let mut counts = history::Counts::default();
-    for seed in 0..8 {
-        let scene = run_with(seed, Commit::Lwt, seed % 4 == 3);
-        let history::Counts { applied, read, in_doubt, .. } = scene.history.borrow().counts();
-        counts.applied += applied;
-        counts.read += read;
-        counts.in_doubt += in_doubt;
-    }
-    println!("{counts:?}");
-    assert!(counts.applied > 200 && counts.read > 200 && counts.in_doubt > 10, "{counts:?}");
 }
 
 /// The members' rows are one partition, and a node may ask a reader to come again while a row is

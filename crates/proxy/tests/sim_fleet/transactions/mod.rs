@@ -147,7 +147,7 @@ fn transactions_are_strictly_serialisable_whatever_fails() {
 
 #[test]
 fn a_seed_replays_the_same_transactions() {
-    for_seeds(4, |seed| {
+    for_seeds(2, |seed| {
         let [first, second] = [(); 2].map(|()| run_seed(seed));
         assert_eq!(first.world.digest(), second.world.digest());
     });
@@ -209,8 +209,12 @@ fn runs_have_transactions_of_all_kinds_and_recoveries() {
 #[test]
 fn a_dead_owners_writes_are_made_after_their_tables_lost_their_mode() {
     let mut recovered = 0;
-    // In one run of six a transaction was decided and not written when the proxies were killed.
+    // In one run of six a transaction was decided and not written when the proxies were killed. The
+    // runs after the second such transaction are left out.
     for_seeds(16, |seed| {
+        if recovered > 1 {
+            return;
+        }
         let mut scene = Scene::new(settings(seed));
         scene.run_for(2 * SECOND);
         let mut chaos = Chaos::of_writes(seed);
