@@ -19,6 +19,7 @@ use crate::link::{PoolKey, pools};
 use crate::locks::intake;
 use crate::metrics::{Closing, QueryKind, Refusal};
 use crate::reply::{self, Answer};
+use crate::tenants::placing;
 
 /// The options of a STARTUP message, and the driver and application that it names.
 struct StartupOptions<'a> {
@@ -224,6 +225,7 @@ fn take_startup(core: &mut Core, io: &mut Io, slot: u32, header: &Header, body: 
         pools::join(core, io, slot, pool);
         reply::message(core, io, slot, opcode::READY, header.stream, &[]);
         core.clients.is_ready(slot);
+        placing::place(core, slot);
     }
     if let Some(client) = core.clients.get_mut(slot) {
         client.segmented = client.version >= 5;

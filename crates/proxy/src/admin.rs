@@ -22,6 +22,7 @@ mod config_changes;
 mod settings;
 mod slow_queries;
 mod status;
+mod tenants;
 mod windows;
 #[cfg(test)]
 mod tests;
@@ -177,6 +178,7 @@ impl Part for Admin {
             "Time since the event loop was last seen to have turned; Shunt looks once a second.";
         encoder.gauge("shunt_loop_turn_age", help, Some(&Unit::Seconds), &ages)?;
         self.settings.metrics(encoder)?;
+        tenants::metrics(&self.config.borrow().tenant, encoder)?;
         self.sources.write(encoder)
     }
 
@@ -217,6 +219,7 @@ impl Part for Admin {
             connections::LINKS_PAGE,
             lock_list::PAGE,
             failed_logins::PAGE,
+            tenants::PAGE,
         ]
     }
 
@@ -238,6 +241,10 @@ impl Part for Admin {
                 Some(Box::pin(self.connections.page(connections::LINKS_PAGE)))
             }
             failed_logins::PAGE => Some(Box::pin(self.failed_logins.page())),
+            tenants::PAGE => {
+                let page = tenants::page(&self.config.borrow().tenant);
+                Some(Box::pin(std::future::ready(page)))
+            }
             lock_list::PAGE => {
                 let fleet = self.config.borrow().fleet.clone();
                 Some(Box::pin(async move { self.lock_list.page(fleet.as_deref()).await }))

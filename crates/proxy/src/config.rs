@@ -14,6 +14,7 @@ mod identity;
 mod identity_login;
 mod member;
 mod network;
+mod tenant;
 mod traces;
 mod unix;
 mod values;
@@ -35,6 +36,8 @@ pub use network::Network;
 pub use option::{Allowed, Change, ConfigOption, DefaultText, Reloaded};
 pub(crate) use role_password::Candidates;
 pub use role_password::RolePassword;
+pub(crate) use tenant::Subject;
+pub use tenant::{Matches, OnExcess, Tenant, TenantLimits, TenantList};
 pub use unix::{AdminCql, ListenAddress, Mode, Owner};
 pub use validate::Problem;
 pub(crate) use validate::reaches;
@@ -274,8 +277,7 @@ options! {
 
     /// Event loops, one thread each
     cores: usize {
-        kind: usize, value: "N", default: default_cores() => "half of the CPUs, 1 to 8",
-        allowed: Numbers(1, 1024), change: AfterRestart,
+        kind: usize, value: "N", default: default_cores() => "half of the CPUs, 1 to 8", allowed: Numbers(1, 1024), change: AfterRestart,
     }
     /// I/O driver: auto, epoll or uring
     io: IoChoice {
@@ -318,8 +320,7 @@ options! {
     }
     /// Size of the smallest answer that is handed over
     handover_threshold: u32 {
-        kind: Bytes, value: "BYTES", default: "262144",
-        allowed: Numbers(1024, FRAME_BYTES_LIMIT as u64), change: AfterRestart,
+        kind: Bytes, value: "BYTES", default: "262144", allowed: Numbers(1024, FRAME_BYTES_LIMIT as u64), change: AfterRestart,
     }
     /// Port of the agents at their nodes' addresses
     handover_agent_port: u16 {
@@ -406,8 +407,7 @@ options! {
     }
     /// Silence of a node with queries in flight after which the proxy gives up its link
     node_silence_ms: u64 {
-        kind: Millis, value: "MS", default: "5000",
-        allowed: Numbers(limits::NODE_SILENCE_MS_MIN, DAY_MS), change: OnReload,
+        kind: Millis, value: "MS", default: "5000", allowed: Numbers(limits::NODE_SILENCE_MS_MIN, DAY_MS), change: OnReload,
         manual: "A client that waits as long for a link, or for room on one, gets Overloaded. For nodes that pause longer, raise this option and `query_timeout_ms`",
     }
     /// Time the proxy trusts a successful login of a role
@@ -460,8 +460,7 @@ options! {
     }
     /// Largest answer of a node; a request may have 16 MiB at most
     frame_bytes_max: u32 {
-        kind: Bytes, value: "BYTES", default: "268435456",
-        allowed: Numbers(4096, FRAME_BYTES_LIMIT as u64), change: OnReload,
+        kind: Bytes, value: "BYTES", default: "268435456", allowed: Numbers(4096, FRAME_BYTES_LIMIT as u64), change: OnReload,
     }
     /// Unread replies of one client at which the proxy stops reading from it
     client_backlog_bytes: usize {
@@ -596,5 +595,14 @@ options! {
         kind: Identities, value: "TABLE", default: Identities::default() => "",
         allowed: Tables("tables `[[identity]]` at the end", &identity::EXAMPLE), change: OnReload,
         manual: "In the file alone. Needs `tls_client_ca`. The proxy reads the files named there again on a reload, and every minute. [Set-up](identities.md)",
+    }
+
+    section "Tenants";
+
+    /// Groups of clients with limits of their own
+    tenant: TenantList {
+        kind: TenantList, value: "TABLE", default: TenantList::default() => "",
+        allowed: Tables("tables `[[tenant]]` at the end", &tenant::EXAMPLE), change: OnReload,
+        manual: "In the file alone. The first one that a client matches counts. [Keys and limits](tenants.md)",
     }
 }

@@ -44,6 +44,7 @@ use crate::retained::Retained;
 use crate::retry::Retries;
 use crate::router::Router;
 use crate::slow_queries::records::SlowQueries;
+use crate::tenants::Tenants;
 use crate::tls::Outgoing;
 use crate::traces::table::Traces;
 use crate::transactions::TransactionKeeper;
@@ -147,6 +148,8 @@ impl Core {
         let mut reports = Reports::default();
         attribution::switch(&mut reports.digests, &mut router, &options.config);
         reports.traces.switch(options.config.otlp_endpoint.is_some());
+        let cores = options.config.cores;
+        let tenants = Tenants::new(options.index, cores, &options.config.tenant);
         let has_tls = options.outgoing.nodes.is_some();
         Self {
             window: WindowControl::new(options.config.window_us),
@@ -162,7 +165,7 @@ impl Core {
                 seed: options.seed | 1,
                 ticks: 0,
             },
-            clients: Clients::default(),
+            clients: Clients::new(tenants),
             router,
             links: Links::new(has_tls),
             retained: Retained::default(),

@@ -7,7 +7,6 @@
 
 use shunt_reactor::Io;
 use shunt_wire::cql::envelope::{Header, flag, opcode};
-use shunt_wire::cql::foreign::{Foreign, is_a_drivers};
 use shunt_wire::cql::frame_v5::FrameError;
 use shunt_wire::cql::reader::Envelopes;
 use shunt_wire::error::DecodeError;
@@ -16,10 +15,9 @@ use crate::accept;
 use crate::aggregate;
 use crate::answers::{learn, local_pages};
 use crate::client::clients::Clients;
-use crate::client::{Client, Phase, Stall, closing, heavy, login};
+use crate::client::{Client, Phase, Stall, closing, heavy, login, version};
 use crate::context::Context;
 use crate::core::Core;
-use crate::digests::attribution;
 use crate::fault::Fault;
 use crate::ids::{ClientRef, PoolId};
 use crate::limits;
@@ -28,14 +26,14 @@ use crate::link::{Kept, Pending, Purpose, open, refusal, waiting};
 use crate::locks::intake;
 use crate::metrics::{Closing, Outcome, Routing};
 use crate::multiget::send as multiget;
+use crate::overload;
 use crate::plan::{After, Plan};
-use crate::query_end::ErrorKind;
 use crate::reply;
 use crate::retained::Retained;
 use crate::route::{self, Choice, WhenFull};
 use crate::router::Router;
-use crate::slow_queries::capture;
-use crate::traces::{spans, table::Traces};
+use crate::tenants::{self, Admission, Tenants};
+use crate::traces::table::Traces;
 use crate::transactions::{intake as transactions, pause};
 
 /// One complete request.
@@ -51,6 +49,7 @@ struct Path<'a> {
     router: &'a mut Router,
     links: &'a mut Links,
     retained: &'a mut Retained,
+    tenants: &'a mut Tenants,
     traces: &'a mut Traces,
     context: &'a Context,
 }
@@ -135,7 +134,8 @@ fn take_envelopes(
     let mut answered_here = 0;
     loop {
         let Core { clients, router, links, retained, reports, context, .. } = &mut *core;
-        let Some(mut client) = clients.get_mut(slot) else { return End::Closed };
+        let Some(found) = clients.with_tenants(slot) else { return End::Closed };
+        let (mut client, mut tenants) = found;
         if client.stalls.any() {
             return End::Done;
         }
@@ -145,16 +145,9 @@ fn take_envelopes(
             Err(error) => return refuse_frame(core, io, slot, &error),
         };
         if client.version != header.version || header.version == 0 || header.response {
-            match judge_version(client, router, &header) {
-                Ok(true) => {}
-                Ok(false) => {
-                    clients.stall(&context.metrics, io, slot, Stall::CLUSTER);
-                    return End::Done;
-                }
-                Err((closing, fault)) => {
-                    closing::refuse_for(core, io, slot, header.stream, closing, &fault);
-                    return End::Closed;
-                }
+            let judged = version::judge(client, router, &header);
+            if !matches!(judged, Ok(true)) {
+                return end_at_version(core, io, slot, header.stream, judged);
             }
         }
         if let Some((stream, fault)) = judge_header(client.phase, context, &header) {
@@ -165,24 +158,32 @@ fn take_envelopes(
             Ok(None) => return End::Done,
             Err(error) => return refuse_frame(core, io, slot, &error),
         };
+        let is_query = is_query(client.phase, header.opcode);
+        if is_query && client.tenant.is_some() {
+            let asker = ClientRef { slot, id: client.id };
+            let admission = tenants.admit(client, asker, body.len(), io.now_ns());
+            if admission != Admission::Passes {
+                if tenants::refusal::holds(core, io, slot, (&header, body), admission) {
+                    return End::Held;
+                }
+                *requests += 1;
+                continue;
+            }
+        }
         // In v5 the segments are compressed, not the envelopes.
         let is_compressed = header.flags & flag::COMPRESSION != 0 && header.version < 5;
         if is_compressed || body.len() >= limits::HEAVY_BYTES_MIN {
-            match admit_heavy(clients, router, slot, &header, body) {
-                Ok(true) => {}
-                Ok(false) => {
-                    clients.stall(&context.metrics, io, slot, Stall::HEAVY);
-                    return End::Held;
-                }
-                Err(fault) => return refuse_request(core, io, slot, header.stream, &fault),
+            let admitted = admit_heavy(clients, router, slot, &header, body);
+            if !matches!(admitted, Ok(true)) {
+                return end_as_heavy(core, io, slot, header.stream, admitted);
             }
-            let Some(found) = clients.get_mut(slot) else { return End::Closed };
-            client = found;
+            let Some(found) = clients.with_tenants(slot) else { return End::Closed };
+            (client, tenants) = found;
         }
         let request = Request { slot, header: &header, body };
-        let is_query = is_query(client.phase, header.opcode);
         let taken = if is_query && !is_compressed {
-            let path = Path { router, links, retained, traces: &mut reports.traces, context };
+            let traces = &mut reports.traces;
+            let path = Path { router, links, retained, tenants, traces, context };
             match forward(client, path, io, &request) {
                 Forwarded::Sent => {
                     *requests += 1;
@@ -199,9 +200,46 @@ fn take_envelopes(
             return End::Held;
         }
         *requests += 1;
-        if taken != Taken::Sent {
-            count_answered(core, io, slot, &mut answered_here);
+        count_taken(core, io, slot, taken != Taken::Sent, &mut answered_here);
+    }
+}
+
+/// Ends a read at a request whose version the client may not use, or not yet.
+#[cold]
+fn end_at_version(
+    core: &mut Core,
+    io: &mut Io,
+    slot: u32,
+    stream: i16,
+    judged: Result<bool, (Closing, Fault)>,
+) -> End {
+    match judged {
+        Ok(_) => {
+            core.clients.stall(&core.context.metrics, io, slot, Stall::CLUSTER);
+            End::Done
         }
+        Err((closing, fault)) => {
+            closing::refuse_for(core, io, slot, stream, closing, &fault);
+            End::Closed
+        }
+    }
+}
+
+/// Ends a read at a request that is too heavy, or too heavy for this turn.
+#[cold]
+fn end_as_heavy(
+    core: &mut Core,
+    io: &mut Io,
+    slot: u32,
+    stream: i16,
+    admitted: Result<bool, Fault>,
+) -> End {
+    match admitted {
+        Ok(_) => {
+            core.clients.stall(&core.context.metrics, io, slot, Stall::HEAVY);
+            End::Held
+        }
+        Err(fault) => refuse_request(core, io, slot, stream, &fault),
     }
 }
 
@@ -252,13 +290,16 @@ fn admit_heavy(
     Ok(clients.admits(&router.pools, slot, claimed, body))
 }
 
-/// Counts a request that the proxy answers itself. Such requests are small, and their answers cost
-/// more than their bytes: after a number of them the client waits in line, unless this turn has
-/// room. Requests that have gone to nodes do not count here.
+/// Counts a request that was not forwarded as it came. Requests that the proxy answers itself
+/// (`is_answered`) are small, and their answers cost more than their bytes: after a number of them
+/// the client waits in line, unless this turn has room. Requests that have gone to nodes do not
+/// count here.
 #[inline(never)]
-fn count_answered(core: &mut Core, io: &mut Io, slot: u32, count: &mut u32) {
-    *count += 1;
-    if count.is_multiple_of(limits::ANSWERED_AT_ONCE)
+fn count_taken(core: &mut Core, io: &mut Io, slot: u32, is_answered: bool, count: &mut u32) {
+    core.clients.settle_tenant(slot);
+    *count += u32::from(is_answered);
+    if is_answered
+        && count.is_multiple_of(limits::ANSWERED_AT_ONCE)
         && !core.clients.may_read(slot, limits::HEAVY_BYTES_MIN)
     {
         core.clients.wait_as_heavy(&core.router.pools, slot, limits::HEAVY_BYTES_MIN);
@@ -296,47 +337,6 @@ fn is_query(phase: Phase, op: u8) -> bool {
         && matches!(op, opcode::EXECUTE | opcode::QUERY | opcode::BATCH | opcode::PREPARE)
 }
 
-/// Judges a version other than the one that STARTUP fixed. Before STARTUP, any version that the
-/// proxy and the ring both speak is valid; `false` means that the ring is not known yet. Any other
-/// version gets the error that makes drivers step down (section 1: "unsupported version").
-#[cold]
-fn judge_version(
-    client: &mut Client,
-    router: &Router,
-    header: &Header,
-) -> Result<bool, (Closing, Fault)> {
-    let Some(cluster) = router.cluster.as_ref() else { return Ok(false) };
-    let max = cluster.protocol_version_max;
-    let mut closing = Closing::ProtocolError;
-    let why = if header.response {
-        "a request has the direction bit of a response".to_owned()
-    } else if client.version != 0 {
-        format!(
-            "version {} in a request of a connection that started with {}",
-            header.version, client.version
-        )
-    } else if (3..=max).contains(&header.version) {
-        return Ok(true);
-    } else if let Some(foreign) = Foreign::of(*header) {
-        client.version = max;
-        foreign.text().to_owned()
-    } else {
-        // Drivers look for this wording of Cassandra's.
-        let known = ["3/v3", "4/v4", "5/v5"];
-        let known = &known[..usize::from(max.clamp(3, 5)) - 2];
-        client.version = max;
-        if is_a_drivers(header.version) {
-            closing = Closing::Version;
-        }
-        format!(
-            "Invalid or unsupported protocol version ({}); supported versions are ({})",
-            header.version,
-            known.join(", ")
-        )
-    };
-    Err((closing, Fault::protocol(why)))
-}
-
 /// Takes a request whose whole body is compressed, as in v3 and v4.
 fn take_compressed(core: &mut Core, io: &mut Io, request: &Request<'_>) -> Taken {
     let Some(client) = core.clients.get(request.slot) else { return Taken::Done };
@@ -362,13 +362,13 @@ fn take_compressed(core: &mut Core, io: &mut Io, request: &Request<'_>) -> Taken
 /// Takes a request with its body decompressed.
 fn take(core: &mut Core, io: &mut Io, request: &Request<'_>) -> Taken {
     let Core { clients, router, links, retained, reports, context, .. } = &mut *core;
-    let Some(client) = clients.get_mut(request.slot) else { return Taken::Done };
+    let Some((client, tenants)) = clients.with_tenants(request.slot) else { return Taken::Done };
     if !is_query(client.phase, request.header.opcode) {
         let phase = client.phase;
         accept::take_request(core, io, request.slot, phase, request.header, request.body);
         return Taken::Done;
     }
-    let path = Path { router, links, retained, traces: &mut reports.traces, context };
+    let path = Path { router, links, retained, tenants, traces: &mut reports.traces, context };
     let forwarded = forward(client, path, io, request);
     finish(core, io, request, forwarded)
 }
@@ -412,7 +412,7 @@ fn send(
     request: &Request<'_>,
     (pool, plan): (PoolId, Plan),
 ) -> Forwarded {
-    let Path { router, links, retained, traces, context } = path;
+    let Path { router, links, retained, tenants, traces, context } = path;
     let asker = ClientRef { slot: request.slot, id: client.id };
     let link = match route::choose(router, links, pool, asker, &plan, None, WhenFull::Waits) {
         Choice::Link(link) => link,
@@ -430,6 +430,8 @@ fn send(
     client.in_flight += 1;
     client.traffic.count(request.body.len());
     client.refuse_next = false;
+    tenants.begin(client.tenant);
+    client.is_tenant_paid = false;
     let bytes = (request.header.flags, request.body);
     let trace = traces.begin(bytes, (io.now_ns(), client.peer), &metrics.traces);
     let pending = Pending {
@@ -442,7 +444,7 @@ fn send(
         retries: 0,
         fate_unknown: false,
         reprepares: 0,
-        plan,
+        plan: Plan { tenant: client.tenant, ..plan },
         received_ns: io.now_ns(),
         sent_ns: 0,
         kept: Kept::Nothing,
@@ -509,9 +511,9 @@ fn refuse_hidden(core: &mut Core, io: &mut Io, request: &Request<'_>, plan: &Pla
 fn take_as_any(core: &mut Core, io: &mut Io, request: &Request<'_>, plan: Plan) -> Taken {
     let plan = Plan { after: After::Deliver, ..plan };
     let Core { clients, router, links, retained, reports, context, .. } = &mut *core;
-    let Some(client) = clients.get_mut(request.slot) else { return Taken::Done };
+    let Some((client, tenants)) = clients.with_tenants(request.slot) else { return Taken::Done };
     let Some(pool) = client.pool else { return Taken::Done };
-    let path = Path { router, links, retained, traces: &mut reports.traces, context };
+    let path = Path { router, links, retained, tenants, traces: &mut reports.traces, context };
     match send(client, path, io, request, (pool, plan)) {
         Forwarded::Unsent(choice, plan) => hold(core, io, request, choice, &plan),
         _ => Taken::Done,
@@ -521,10 +523,10 @@ fn take_as_any(core: &mut Core, io: &mut Io, request: &Request<'_>, plan: Plan) 
 /// Takes a read of node-local rows: a later page must go to the node of the first one.
 fn take_page(core: &mut Core, io: &mut Io, request: &Request<'_>, plan: Plan) -> Taken {
     let Core { clients, router, links, retained, reports, context, .. } = &mut *core;
-    let Some(client) = clients.get_mut(request.slot) else { return Taken::Done };
+    let Some((client, tenants)) = clients.with_tenants(request.slot) else { return Taken::Done };
     let Some(pool) = client.pool else { return Taken::Done };
     let directed = local_pages::directed(router, pool, request.header, request.body);
-    let path = Path { router, links, retained, traces: &mut reports.traces, context };
+    let path = Path { router, links, retained, tenants, traces: &mut reports.traces, context };
     let forwarded = match directed {
         Ok(None) => send(client, path, io, request, (pool, plan)),
         Ok(Some((node, body))) => {
@@ -577,14 +579,6 @@ fn hold(core: &mut Core, io: &mut Io, request: &Request<'_>, choice: Choice, pla
 
 /// Refuses a query after its client has waited long enough for room.
 fn refuse(core: &mut Core, io: &mut Io, request: &Request<'_>, plan: &Plan) {
-    attribution::count_refusal(core, io, request.header, plan);
-    if let Some(client) = core.clients.get_mut(request.slot) {
-        client.traffic.refuse(request.body.len(), ErrorKind::Overloaded);
-    }
-    capture::refused(core, io, request.slot, request.header, plan, request.body);
-    spans::record_refusal(core, io, request.slot, request.header, plan, request.body);
-    core.context.metrics.queries.of(plan.kind).add(1);
-    core.context.metrics.outcomes.of(Outcome::Overloaded).add(1);
     let nowhere =
         core.router.cluster.as_ref().filter(|cluster| cluster.routing.local_nodes().is_empty());
     let fault = match nowhere {
@@ -596,5 +590,6 @@ fn refuse(core: &mut Core, io: &mut Io, request: &Request<'_>, plan: &Plan) {
             "Shunt: no link to a node could take this query in time; the nodes are overloaded or unreachable",
         ),
     };
-    reply::error(core, io, request.slot, request.header.stream, &fault);
+    let Request { slot, header, body } = *request;
+    overload::refuse(core, io, slot, (header, body), plan, &fault);
 }

@@ -47,3 +47,26 @@ impl PoolId {
 /// not reused while the answer to an earlier request could still arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Ticket(pub(crate) u32);
+
+/// A tenant in the table of a core.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TenantKey(u16);
+
+impl TenantKey {
+    /// No tenant: no section matches, or there is none.
+    pub(crate) const NONE: TenantKey = TenantKey(0);
+
+    #[inline]
+    pub(crate) fn is_some(self) -> bool {
+        self != Self::NONE
+    }
+
+    /// Its place in the table.
+    pub(crate) fn place(self) -> usize {
+        usize::from(self.0).wrapping_sub(1)
+    }
+
+    pub(crate) fn of_place(place: usize) -> Option<TenantKey> {
+        u16::try_from(place + 1).ok().map(TenantKey)
+    }
+}

@@ -10,6 +10,7 @@ use crate::decode;
 use crate::ids::ClientRef;
 use crate::limits;
 use crate::link::waiting;
+use crate::tenants::waiting as tenants;
 
 /// Reads on from clients that were held and no longer are, one after the other: bytes that the
 /// reactor kept are read here, because in the next turn they would come all at once, and the first
@@ -19,7 +20,7 @@ pub(crate) fn read_on(core: &mut Core, io: &mut Io) {
         while let Some(woken) = core.clients.wake.pop_front() {
             read_on_from(core, io, woken);
         }
-        if !waiting::unstall_next(core, io) {
+        if !waiting::unstall_next(core, io) && !tenants::unstall_next(core, io) {
             return;
         }
     }

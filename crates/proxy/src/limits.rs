@@ -288,6 +288,25 @@ pub const LOG_INTERVAL_NS: u64 = SECOND_NS;
 /// Identities (`[[identity]]` of the configuration).
 pub const IDENTITIES_MAX: usize = 256;
 
+/// Tenants (`[[tenant]]` of the configuration).
+pub const TENANTS_MAX: usize = 256;
+/// Longest name of a tenant, bytes.
+pub const TENANT_NAME_BYTES_MAX: usize = 64;
+/// Longest text that a tenant matches, bytes.
+pub const TENANT_TEXT_BYTES_MAX: usize = 1_024;
+/// Values for one property that a tenant matches.
+pub const TENANT_VALUES_MAX: usize = 64;
+/// Highest rate and burst of a tenant, queries.
+pub const TENANT_QUERIES_PER_SECOND_MAX: u64 = 1_000_000_000;
+/// Highest rate of a tenant, bytes.
+pub const TENANT_BYTES_PER_SECOND_MAX: u64 = 1_000_000_000_000;
+/// Highest bound of a tenant's queries in flight.
+pub const TENANT_IN_FLIGHT_MAX: u32 = 1_000_000_000;
+/// Slices of a tenant's rate that the cores take together in a second.
+pub const TENANT_SLICES_PER_SECOND: u64 = 16;
+/// Interval at which a core looks for room that a query of another core has left.
+pub const TENANT_LOOK_NS: u64 = 10_000_000;
+
 /// Longest text of an identity, bytes. Names of certificates beyond it are left out.
 pub const IDENTITY_NAME_BYTES_MAX: usize = 1_024;
 

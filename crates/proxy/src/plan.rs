@@ -7,6 +7,7 @@ use shunt_wire::cql::statement::{self, Identifier, Kind, Statement};
 use shunt_admin::RequestKind as QueryKind;
 
 use crate::digests::Digest;
+use crate::ids::TenantKey;
 
 /// No prepared statement.
 pub(crate) const NO_STATEMENT: u32 = u32::MAX;
@@ -91,6 +92,9 @@ pub(crate) struct Plan {
     pub(crate) consistency: u16,
     /// The digest that it counts to.
     pub(crate) digest: Digest,
+    /// The tenant at which it counts as in flight, whatever its client does meanwhile; set when it
+    /// is sent.
+    pub(crate) tenant: TenantKey,
 }
 
 impl Plan {
@@ -108,6 +112,7 @@ impl Plan {
             statement: NO_STATEMENT,
             consistency: 0,
             digest: Digest::NONE,
+            tenant: TenantKey::NONE,
         }
     }
 }

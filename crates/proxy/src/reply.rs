@@ -88,6 +88,7 @@ pub(crate) fn deliver_end(
     end: &End,
 ) {
     context.metrics.count_end(to.client, outcome);
+    clients.tenants.end(to.tenant, end.bytes_out);
     let Some(client) = clients.find_mut(to.client) else {
         if to.client == ClientRef::PROXY || to.client == ClientRef::PART {
             let Answer { flags, opcode, body, .. } = *answer;

@@ -23,7 +23,7 @@ use shunt_wire::error::DecodeError;
 
 use crate::client::account::Account;
 use crate::hot_keys::HotKeys;
-use crate::ids::PoolId;
+use crate::ids::{PoolId, TenantKey};
 use crate::link::Pools;
 use crate::locks::recognition as locks;
 use crate::metrics::QueryKind;
@@ -238,6 +238,7 @@ fn plan_query(router: &mut Router, pool: PoolId, query: &Query<'_>) -> Plan {
         statement: NO_STATEMENT,
         consistency: query.params.consistency.0,
         digest,
+        tenant: TenantKey::NONE,
     }
 }
 

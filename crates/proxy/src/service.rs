@@ -31,6 +31,7 @@ use crate::locks::status::report;
 use crate::locks::{self, foreign_rows, keeper as lock_keeper, rows, sweep};
 use crate::reply;
 use crate::retry::{agreement, lost_links, timeouts};
+use crate::tenants::waiting as tenants;
 use crate::transactions::modes::{self, rules};
 use crate::transactions::{self, pause, time};
 use crate::window::WindowControl;
@@ -55,6 +56,7 @@ const _: () = {
         connection_list::TIMER,
         drain::TIMER,
         review::TIMER,
+        tenants::TIMER,
     ];
     let mut one = 0;
     while one < timers.len() {
@@ -148,6 +150,7 @@ impl Service for Core {
             connection_list::TIMER => connection_list::resume(self, io),
             drain::TIMER => drain::close_next(self, io),
             review::TIMER => review::go_on(self, io),
+            tenants::TIMER => tenants::look(self, io),
             announce::TIMER => announce::go_on(self, io),
             events::TIMER => events::go_on(self, io),
             // The end of the turn finds the waiting clients.
@@ -213,6 +216,7 @@ impl Service for Core {
                 attribution::switch(&mut self.reports.digests, &mut self.router, &config);
                 self.reports.traces.switch(config.otlp_endpoint.is_some());
                 let former = self.context.set_config(config);
+                self.clients.tenants.set(&self.context.config.tenant);
                 if former.identity != self.context.config.identity {
                     client_certificate::reloaded(self);
                 }
@@ -226,7 +230,7 @@ impl Service for Core {
     #[inline]
     fn turn_ended(&mut self, io: &mut Io) {
         self.clients.end_heavy_turn(&self.context.metrics);
-        while !self.clients.wake.is_empty() || !self.links.reopening.is_empty() {
+        while self.clients.has_woken() || !self.links.reopening.is_empty() {
             pause::check_for_pause(self, io);
             intake::read_on(self, io);
             settle(self, io);
@@ -274,6 +278,7 @@ fn tick(core: &mut Core, io: &mut Io) {
     timeouts::tick(core, io);
     watch::tick_links(core, io);
     waiting::tick(core, io);
+    core.clients.tenants.tick(io.now_ns());
     renewal::tick(core, io);
     if core.links.openings.tick() {
         login::resume(core, io);

@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
+use std::num::NonZeroU32;
 
 use shunt_wire::cql::statement::Identifier;
 
@@ -13,9 +14,10 @@ use crate::ring::Ring;
 use crate::schema::{Keyspace, Replication, Table};
 use crate::token::Token;
 
-/// A keyspace of one snapshot, valid only with its [`RoutingTable`].
+/// A keyspace of one snapshot, valid only with its [`RoutingTable`]. Counts from 1, so that an
+/// option of it takes no more room: one lies in the plan of each query in flight.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
-pub struct KeyspaceIndex(u32);
+pub struct KeyspaceIndex(NonZeroU32);
 
 /// Routing data as of one moment. Immutable; replaced as a whole when the ring or its schema
 /// changes. Look-ups do not allocate and take logarithmic time.
@@ -118,7 +120,7 @@ impl RoutingTable {
             .keyspaces
             .binary_search_by(|entry| name.compare(&entry.keyspace.name).reverse())
             .ok()?;
-        Some(KeyspaceIndex(position as u32))
+        NonZeroU32::new(position as u32 + 1).map(KeyspaceIndex)
     }
 
     /// The keyspaces in order of name.
@@ -151,7 +153,7 @@ impl RoutingTable {
     #[must_use]
     #[inline]
     pub fn replicas(&self, keyspace: KeyspaceIndex, token: Token) -> Replicas<'_> {
-        let Some(entry) = self.keyspaces.get(keyspace.0 as usize) else {
+        let Some(entry) = self.keyspaces.get(keyspace.0.get() as usize - 1) else {
             return Replicas::NONE;
         };
         let placement = entry.placement.and_then(|placement| self.placements.get(placement));

@@ -319,6 +319,30 @@ pub static ADMIN_TABLES: &[Table] = &[
         Source::Page("slow_queries", "/slow_queries"),
         SLOW_QUERIES,
     ),
+    table(
+        "tenants",
+        "tenants, in the order of the configuration",
+        (1, 0),
+        Source::Page("tenants", "/tenants"),
+        TENANTS,
+    ),
+];
+
+const TENANTS: &[Column] = &[
+    column("name", "text", "/name", "name of the tenant"),
+    column("place", "int", "/place", "number of the section; the first that matches counts"),
+    column("clients", "bigint", "/clients", "clients"),
+    column("waiting", "bigint", "/waiting", "clients that wait for the limits"),
+    column("in_flight", "bigint", "/in_flight", "queries at nodes"),
+    column("queries", "bigint", "/queries", "queries that passed"),
+    column("limited", "bigint", "/limited", "times that a query was refused or had to wait"),
+    column("would_limit", "bigint", "/would_limit", "queries that only `dry_run` let pass"),
+    column("queries_per_s", "bigint", "/queries_per_s", "limit of queries per second"),
+    column("burst", "bigint", "/burst", "queries at once after a pause"),
+    column("bytes_per_s", "bigint", "/bytes_per_s", "limit of bytes per second"),
+    column("in_flight_max", "bigint", "/in_flight_max", "limit of queries in flight"),
+    column("on_excess", "text", "/on_excess", "`wait` or `overloaded`"),
+    column("dry_run", "boolean", "/dry_run", "true if the limits only count"),
 ];
 
 const CERTIFICATES: &[Column] = &[

@@ -15,10 +15,11 @@ use crate::client::news::{Announcing, SchemaNews};
 use crate::client::pending_logins::PendingLogins;
 use crate::client::{Client, Phase, Stall};
 use crate::fleet::statements;
-use crate::ids::ClientRef;
+use crate::ids::{ClientRef, TenantKey};
 use crate::limits;
 use crate::link::Pools;
 use crate::metrics::CoreMetrics;
+use crate::tenants::Tenants;
 
 /// The owner of all state that a core keeps of its clients.
 #[derive(Default)]
@@ -48,9 +49,15 @@ pub(crate) struct Clients {
     pub(crate) login_line: LoginLine,
     /// The line of clients with large requests.
     pub(crate) heavy: Heavy,
+    /// The tenants of the clients, with their limits.
+    pub(crate) tenants: Tenants,
 }
 
 impl Clients {
+    pub(crate) fn new(tenants: Tenants) -> Clients {
+        Clients { tenants, ..Clients::default() }
+    }
+
     /// Inserts a client that just connected from `peer` to `local`; returns its slot.
     pub(crate) fn insert(
         &mut self,
@@ -84,6 +91,7 @@ impl Clients {
         let removed = self.slots.try_remove(slot as usize)?;
         self.turned_away -= usize::from(removed.phase == Phase::TurnedAway);
         Self::end_pending_login(&mut self.pending_logins, slot, &removed);
+        self.tenants.forget(&removed);
         if let Some(held) = &removed.held_login {
             self.login_line.forget(removed.peer.counted_host(), held);
         }
@@ -129,6 +137,34 @@ impl Clients {
     #[inline]
     pub(crate) fn get_mut(&mut self, slot: u32) -> Option<&mut Client> {
         self.slots.get_mut(slot as usize)
+    }
+
+    /// True if the core reads from clients again in this turn.
+    #[inline]
+    pub(crate) fn has_woken(&self) -> bool {
+        !self.wake.is_empty() || self.tenants.has_due()
+    }
+
+    /// A client, with the tenants.
+    #[inline]
+    pub(crate) fn with_tenants(&mut self, slot: u32) -> Option<(&mut Client, &mut Tenants)> {
+        Some((self.slots.get_mut(slot as usize)?, &mut self.tenants))
+    }
+
+    /// Moves a client to a tenant. It no longer waits for its former one.
+    pub(crate) fn move_to_tenant(&mut self, metrics: &CoreMetrics, slot: u32, key: TenantKey) {
+        let Some((client, tenants)) = self.with_tenants(slot) else { return };
+        if client.tenant != key {
+            tenants.move_client(client, key);
+            self.unstall(metrics, slot, Stall::TENANT);
+        }
+    }
+
+    /// Notes that a request of a client has been taken.
+    pub(crate) fn settle_tenant(&mut self, slot: u32) {
+        if let Some(client) = self.get_mut(slot) {
+            client.is_tenant_paid = false;
+        }
     }
 
     /// The client of a reference, if it is still there.
@@ -195,7 +231,7 @@ impl Clients {
             metrics.client_pauses.add(1);
             metrics.clients_paused.add(1);
         }
-        if (reason == Stall::POOL || reason == Stall::LINK) && client.stalled_since_ns == 0 {
+        if reason.is_bounded() && client.stalled_since_ns == 0 {
             client.stalled_since_ns = io.now_ns();
         }
         if !client.stalls.has(reason) {
@@ -266,7 +302,7 @@ impl Clients {
         for ended in reason.reasons() {
             metrics.clients_stalled.of(ended).sub(1);
         }
-        if !client.stalls.has(Stall::POOL) && !client.stalls.has(Stall::LINK) {
+        if !client.stalls.is_bounded() {
             client.stalled_since_ns = 0;
         }
         if !client.stalls.any() {

@@ -14,6 +14,7 @@ use crate::fault::{Fault, FaultKind};
 use crate::ids::ClientRef;
 use crate::limits;
 use crate::metrics::{Closing, Refusal};
+use crate::tenants::waiting as tenants;
 
 /// Closes clients that take too long over their handshake or over one request. Every few
 /// seconds, a full round also measures the clients' rates of queries.
@@ -74,6 +75,7 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io, full_round: bool) {
         }
         core.clients.unstall(&core.context.metrics, slot, Stall::POOL);
         core.clients.unstall(&core.context.metrics, slot, Stall::LINK);
+        core.clients.unstall(&core.context.metrics, slot, Stall::TENANT);
     }
     if full_round {
         forget_waiting(core);
@@ -150,6 +152,7 @@ fn drop_heaviest(core: &mut Core, io: &mut Io, bytes: &Bytes) {
 /// Removes clients that no longer wait from the lists of waiting clients. They have left, or got an
 /// error because the wait took too long.
 fn forget_waiting(core: &mut Core) {
+    tenants::forget(core);
     let clients = &core.clients;
     let waits = |client: &ClientRef, reason| {
         clients.find(*client).is_some_and(|found| found.stalls.has(reason))

@@ -28,6 +28,7 @@ use crate::link::{NodeState, PoolKey, Role, Shortage, Step, open, pools};
 use crate::metrics::{Closing, Outcome, Refusal};
 use crate::plan::Plan;
 use crate::reply;
+use crate::tenants::placing;
 
 /// Takes a client's AUTH_RESPONSE.
 pub(crate) fn take_login(core: &mut Core, io: &mut Io, slot: u32, stream: i16, token: &[u8]) {
@@ -412,6 +413,7 @@ pub(crate) fn complete_switch(core: &mut Core, io: &mut Io, client: ClientRef, i
     if let Some(pool) = core.router.pools.get_mut(id) {
         pool.admitted = true;
     }
+    placing::place(core, client.slot);
     if let Some(old) = old {
         core.router.leave_pool(&mut core.links, io, old, client.id);
     }

@@ -14,6 +14,7 @@
 //! | [`eviction`], [`selection`], [`final_errors`] | clients that an operator closes, and errors for their requests |
 //! | [`departure`] | the order in which a draining proxy closes its clients |
 //! | [`refused_logins`] | logins that failed |
+//! | [`version`] | the protocol version of requests |
 
 pub(crate) mod account;
 pub(crate) mod announce;
@@ -40,6 +41,7 @@ pub(crate) mod review;
 pub mod selection;
 pub(crate) mod times;
 pub(crate) mod traffic;
+pub(crate) mod version;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -58,14 +60,14 @@ use crate::config::Identity;
 use crate::fault::Fault;
 use crate::fleet::requests;
 use crate::fleet::roster::Fleet;
-use crate::ids::PoolId;
+use crate::ids::{PoolId, TenantKey};
 use crate::limits;
 use crate::metrics::StallReason;
 
 /// Reasons for not reading from a client; it is read from only while there are none. The bits are
 /// in the order of [`StallReason`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Stall(u8);
+pub(crate) struct Stall(u16);
 
 impl Stall {
     /// The ring is not known yet.
@@ -84,6 +86,8 @@ impl Stall {
     pub(crate) const MODES: Stall = Stall(64);
     /// The client's next request takes long to read, and others come first.
     pub(crate) const HEAVY: Stall = Stall(128);
+    /// The client's tenant has reached a limit.
+    pub(crate) const TENANT: Stall = Stall(256);
 
     pub(crate) fn any(self) -> bool {
         self.0 != 0
@@ -91,6 +95,11 @@ impl Stall {
 
     pub(crate) fn has(self, reason: Stall) -> bool {
         self.0 & reason.0 != 0
+    }
+
+    /// True with a reason for which a client waits `node_silence_ms` at most.
+    pub(crate) fn is_bounded(self) -> bool {
+        self.0 & (Self::POOL.0 | Self::LINK.0 | Self::TENANT.0) != 0
     }
 
     pub(crate) fn set(&mut self, reason: Stall) {
@@ -179,12 +188,17 @@ pub(crate) struct Client {
     /// other proxy.
     pub(crate) told: Option<Arc<Fleet>>,
     pub(crate) stalls: Stall,
-    /// Start of the time that POOL or LINK hold it, nanoseconds; 0 if they do not.
+    /// Start of the time that POOL, LINK or TENANT hold it, nanoseconds; 0: they do not.
     pub(crate) stalled_since_ns: u64,
-    /// True if POOL or LINK held it too long: the proxy refuses the next query instead of holding
-    /// it.
+    /// True if POOL, LINK or TENANT held it too long: the proxy refuses the next query instead of
+    /// holding it.
     pub(crate) refuse_next: bool,
     pub(crate) in_flight: u32,
+    pub(crate) tenant: TenantKey,
+    /// True if it is in the line of its tenant.
+    pub(crate) is_in_tenant_line: bool,
+    /// True if its next request has passed the rates of its tenant already.
+    pub(crate) is_tenant_paid: bool,
     pub(crate) traffic: Traffic,
     /// First of its requests for locks, if any.
     pub(crate) lock_requests: u32,
@@ -247,6 +261,9 @@ impl Client {
             stalled_since_ns: 0,
             refuse_next: false,
             in_flight: 0,
+            tenant: TenantKey::NONE,
+            is_in_tenant_line: false,
+            is_tenant_paid: false,
             traffic: Traffic::default(),
             lock_requests: requests::NONE,
             local,
@@ -310,6 +327,7 @@ mod tests {
             Stall::DRAIN,
             Stall::MODES,
             Stall::HEAVY,
+            Stall::TENANT,
         ];
         let reasons: Vec<StallReason> = stalls.into_iter().flat_map(Stall::reasons).collect();
         assert_eq!(reasons, StallReason::ALL);

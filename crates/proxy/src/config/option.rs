@@ -11,6 +11,7 @@ use shunt_tls::{ClientAuth, Verify};
 
 use super::address::Listeners;
 use super::kinds::{Readable, Written};
+use super::tenant::TenantList;
 use super::unix::{Mode, Owner};
 use super::values::{
     Aggregate, Commit, Credentials, Handover, LogFormat, Multiget, Secret, Switch, Tls, Window,
@@ -160,6 +161,7 @@ impl Config {
                 }
             }
         }
+        config.tenant.adopt(&self.tenant);
         // The login counts as one, whichever of its options changed.
         changed.retain(|key| !["username", "password", "password_file"].contains(key));
         if self.credentials() != config.credentials() {
@@ -236,6 +238,7 @@ impl MaybeNumber for Verify {}
 impl MaybeNumber for Listeners {}
 impl MaybeNumber for Mode {}
 impl MaybeNumber for Owner {}
+impl MaybeNumber for TenantList {}
 impl<T> MaybeNumber for Option<T> {}
 impl<T> MaybeNumber for Vec<T> {}
 

@@ -32,6 +32,7 @@ impl Config {
         self.check_tls(&mut found);
         self.check_node_tls(&mut found);
         self.check_identities(&mut found);
+        self.tenant.faults().into_iter().for_each(|why| found.add("tenant", why));
         self.check_https(&mut found);
         self.check_idle(&mut found);
         if self.clients_bytes_max < self.client_backlog_bytes {

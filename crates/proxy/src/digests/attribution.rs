@@ -152,7 +152,8 @@ pub(crate) fn identify_served(
     Some(Served { digest, ..nothing })
 }
 
-fn kind_of(op: u8) -> QueryKind {
+/// The kind of a request that nobody has planned.
+pub(crate) fn kind_of(op: u8) -> QueryKind {
     match op {
         opcode::EXECUTE => QueryKind::Execute,
         opcode::BATCH => QueryKind::Batch,

@@ -118,6 +118,7 @@ pub(super) fn delivered(core: &mut Core, io: &mut Io, offer: &Offer) {
     metrics.handover.bytes.add((HEADER_BYTES + length) as u64);
     metrics.outcomes.of(Outcome::Ok).add(1);
     metrics.in_flight.sub(1);
+    core.clients.tenants.end(offer.pending.plan.tenant, length as u64);
     let time_ns = io.now_ns().saturating_sub(offer.pending.received_ns);
     metrics.latency_ns.record(time_ns);
     if let Some(client) = core.clients.find_mut(offer.pending.client) {
@@ -157,6 +158,7 @@ pub(super) fn has_no_client(core: &mut Core, io: &mut Io, offer: &Offer, may_com
     core.context.metrics.handover.answers.of(HandedOver::Broken).add(1);
     core.context.metrics.outcomes.of(Outcome::LinkLost).add(1);
     core.context.metrics.in_flight.sub(1);
+    core.clients.tenants.end(offer.pending.plan.tenant, 0);
     spans::abandon(core, offer.pending.trace);
 }
 

@@ -8,7 +8,7 @@
 //! 0 is never given out: Cassandra uses stream 0 for errors about a request whose stream id it has
 //! not read.
 
-use crate::ids::{ClientRef, PoolId, Ticket};
+use crate::ids::{ClientRef, PoolId, TenantKey, Ticket};
 use crate::limits::{LINK_RESERVE_PARTS, STREAMS_PER_CONNECTION_MAX};
 use crate::plan::Plan;
 use crate::traces::key::TraceKey;
@@ -80,6 +80,8 @@ pub(crate) struct Recipient {
     pub(crate) client: ClientRef,
     /// The client's own stream id.
     pub(crate) stream: i16,
+    /// The tenant at which the request counts as in flight.
+    pub(crate) tenant: TenantKey,
     /// Time at which the client's request was decoded.
     pub(crate) received_ns: u64,
     /// Time at which it went to the node that had it last; 0 if none had it.
@@ -109,8 +111,10 @@ impl Pending {
 
     #[inline]
     pub(crate) fn recipient(&self) -> Recipient {
-        let Self { client, stream, received_ns, sent_ns, .. } = *self;
-        Recipient { client, stream, received_ns, sent_ns }
+        let Self { client, stream, plan, received_ns, sent_ns, .. } = *self;
+        // The parts of a split request share its plan, and count as one.
+        let tenant = if client.is_client() { plan.tenant } else { TenantKey::NONE };
+        Recipient { client, stream, tenant, received_ns, sent_ns }
     }
 }
 

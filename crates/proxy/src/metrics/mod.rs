@@ -154,6 +154,8 @@ labels! {
         /// The client's next request takes long to read, and the loop has read its limit of such
         /// bytes in this turn.
         Heavy = "heavy",
+        /// The client's tenant has reached a limit.
+        Tenant = "tenant",
     }
 }
 

@@ -195,6 +195,7 @@ pub(crate) fn lose(core: &mut Core, io: &mut Io, key: usize, why: Lost) {
 fn send_whole(core: &mut Core, io: &mut Io, gather: &Gather) {
     if core.clients.version_of(gather.client).is_none() {
         core.context.metrics.in_flight.sub(1);
+        core.clients.tenants.end(gather.plan.tenant, 0);
         return;
     }
     let pending = whole(gather, io);

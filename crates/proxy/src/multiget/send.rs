@@ -86,7 +86,11 @@ fn try_to(
     if !core.retries.multigets.turn.admits(io.now_ns(), request.runs.len(), body.len()) {
         return Err(Whole::Busy.into());
     }
-    let Some(client) = core.clients.get_mut(slot) else { return Err(Whole::NoLink.into()) };
+    let Some((client, tenants)) = core.clients.with_tenants(slot) else {
+        return Err(Whole::NoLink.into());
+    };
+    let tenant = client.tenant;
+    tenants.begin(tenant);
     client.in_flight += 1;
     client.traffic.count(body.len());
     client.refuse_next = false;
@@ -101,7 +105,7 @@ fn try_to(
         client: named,
         stream: header.stream,
         pool,
-        plan: Plan { after: After::Deliver, ..*plan },
+        plan: Plan { tenant, after: After::Deliver, ..*plan },
         received_ns: io.now_ns(),
         id,
         request: body.to_vec(),

@@ -26,6 +26,7 @@ pub(crate) fn send(
     pending.retries += 1;
     if core.clients.version_of(pending.client).is_none() {
         core.context.metrics.in_flight.sub(1);
+        core.clients.tenants.end(pending.plan.tenant, 0);
         spans::abandon(core, pending.trace);
         return;
     }

@@ -61,6 +61,7 @@ fn shown(words: &str) -> String {
 pub(crate) fn fail(core: &mut Core, io: &mut Io, pending: &Pending, outcome: Outcome, why: &str) {
     let Some(version) = core.clients.version_of(pending.client) else {
         core.context.metrics.in_flight.sub(1);
+        core.clients.tenants.end(pending.plan.tenant, 0);
         spans::abandon(core, pending.trace);
         return;
     };

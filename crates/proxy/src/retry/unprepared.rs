@@ -344,6 +344,7 @@ fn refuse_as_unprepared(
     }
     let Some(version) = core.clients.version_of(repair.pending.client) else {
         core.context.metrics.in_flight.sub(1);
+        core.clients.tenants.end(repair.pending.plan.tenant, 0);
         spans::abandon(core, repair.pending.trace);
         return;
     };

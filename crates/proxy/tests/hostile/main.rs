@@ -49,6 +49,7 @@ mod strangers;
 mod statements;
 mod slow_queries;
 mod swarm;
+mod tenants;
 mod testbed;
 mod unprepared;
 

@@ -15,6 +15,7 @@ use crate::limits;
 use crate::link::PoolKey;
 use crate::link::verdict::NODES_TAKE_CERTIFICATES;
 use crate::metrics::Closing;
+use crate::tenants::placing;
 
 /// Timer of the next step.
 pub(crate) const TIMER: u64 = 14;
@@ -59,7 +60,9 @@ impl Lending {
 pub(crate) fn reloaded(core: &mut Core, io: &mut Io, former: &Config) {
     let config = &core.context.config;
     // Nodes may have changed their authenticator since the last reload.
-    let is_due = former.identity != config.identity || config.lends_certificate(None);
+    let is_due = former.tenant != config.tenant
+        || former.identity != config.identity
+        || config.lends_certificate(None);
     if is_due && Review::begin(&mut core.reports.review) {
         io.set_timer(io.now_ns(), TIMER);
     }
@@ -98,6 +101,7 @@ fn judge(core: &mut Core, io: &Io, slots: Range<usize>) -> Vec<(ClientRef, Fault
     for slot in slots {
         let slot = slot as u32;
         let reference = core.clients.reference(slot);
+        placing::place(core, slot);
         let Some(client) = core.clients.get_mut(slot) else { continue };
         if let Some(before) = &client.identity {
             let names = io.session_info(client.conn).map(|session| &session.peer_names[..]);

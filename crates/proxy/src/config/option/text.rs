@@ -10,6 +10,7 @@ use shunt_tls::{ClientAuth, Verify};
 
 use crate::config::address::{AdminAddress, HttpAddress, Listen, Listeners};
 use crate::config::network::Network;
+use crate::config::tenant::TenantList;
 use crate::config::unix::{ListenAddress, Mode, Owner};
 use crate::config::values::{
     Aggregate, Commit, Handover, LogFormat, Multiget, Secret, Switch, Tls, Window,
@@ -84,6 +85,12 @@ impl AsText for AdminAddress {
     fn as_text(&self) -> Option<String> {
         let unix = self.unix.as_ref().map(|path| format!("unix:{}", path.display()));
         list(self.http.as_ref().and_then(AsText::as_text).into_iter().chain(unix))
+    }
+}
+
+impl AsText for TenantList {
+    fn as_text(&self) -> Option<String> {
+        self.text()
     }
 }
 

@@ -13,7 +13,7 @@ use crate::fleet::forwarding::Login;
 use crate::fleet::requests::answer_form::AnswerForm;
 use crate::fleet::requests::{Asker, At};
 use crate::fleet::statements;
-use crate::ids::ClientRef;
+use crate::ids::{ClientRef, TenantKey};
 use crate::link::Recipient;
 use crate::metrics::Outcome;
 use crate::reply::{self, Answer};
@@ -102,6 +102,7 @@ pub(crate) fn answer_with(
     let to = Recipient {
         client: pending.client,
         stream: pending.stream,
+        tenant: TenantKey::NONE,
         received_ns: pending.received_ns,
         sent_ns: 0,
     };

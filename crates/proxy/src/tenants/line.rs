@@ -1,0 +1,72 @@
+//! The line of a core's clients that wait for the limits of one tenant.
+
+use std::collections::VecDeque;
+
+use crate::ids::ClientRef;
+
+/// Clients in line, the first to come at the front.
+#[derive(Debug, Default)]
+pub(super) struct Line {
+    clients: VecDeque<ClientRef>,
+    /// The client that was called last. It may read while others are in line.
+    called: Option<ClientRef>,
+    /// Time at which the first of them may pass.
+    wake_ns: u64,
+    /// True if the core looks at the line at the end of this turn.
+    pub(super) is_due: bool,
+    /// True while the core looks because of the time.
+    pub(super) looks: bool,
+}
+
+impl Line {
+    pub(super) fn is_empty(&self) -> bool {
+        self.clients.is_empty()
+    }
+
+    /// True if a client must let others go first.
+    pub(super) fn puts_behind(&self, client: ClientRef) -> bool {
+        !self.clients.is_empty() && self.called != Some(client)
+    }
+
+    pub(super) fn join(&mut self, client: ClientRef) {
+        self.called.take_if(|called| *called == client);
+        self.clients.push_back(client);
+    }
+
+    pub(super) fn first(&self) -> Option<ClientRef> {
+        self.clients.front().copied()
+    }
+
+    /// Takes a client out that no longer waits.
+    pub(super) fn skip(&mut self) {
+        self.clients.pop_front();
+    }
+
+    /// Calls the first client, which leaves the line.
+    pub(super) fn call(&mut self) {
+        self.called = self.clients.pop_front();
+    }
+
+    /// Keeps clients in line that wait.
+    pub(super) fn retain(&mut self, waits: impl FnMut(&ClientRef) -> bool) {
+        self.clients.retain(waits);
+    }
+
+    /// Notes the time at which the first client may pass.
+    pub(super) fn wake_at(&mut self, ready_ns: u64) {
+        self.wake_ns = match self.wake_ns {
+            0 => ready_ns,
+            earlier => earlier.min(ready_ns),
+        };
+    }
+
+    /// The time at which the core must look at the line.
+    pub(super) fn wake_ns(&self) -> Option<u64> {
+        (!self.clients.is_empty() && self.wake_ns != 0).then_some(self.wake_ns)
+    }
+
+    /// Forgets that time, because the core looks now.
+    pub(super) fn look(&mut self) {
+        self.wake_ns = 0;
+    }
+}

@@ -1,0 +1,23 @@
+//! The tenant of a client is decided by its role, keyspace, application and address.
+
+use crate::client::Phase;
+use crate::config::Subject;
+use crate::core::Core;
+
+/// Decides the tenant of a client that has logged in.
+pub(crate) fn place(core: &mut Core, slot: u32) {
+    let Some(client) = core.clients.get(slot) else { return };
+    let sections = &core.context.config.tenant;
+    if client.phase != Phase::Ready || sections.0.is_empty() && !client.tenant.is_some() {
+        return;
+    }
+    let pool = client.pool.and_then(|pool| core.router.pools.get(pool));
+    let subject = Subject {
+        role: pool.and_then(|pool| pool.names.whole_role.as_deref()),
+        keyspace: pool.and_then(|pool| pool.key.keyspace.as_deref()),
+        application: client.driver.as_deref().map(|driver| &*driver.application),
+        address: client.peer,
+    };
+    let key = core.clients.tenants.of_section(sections.of(&subject));
+    core.clients.move_to_tenant(&core.context.metrics, slot, key);
+}

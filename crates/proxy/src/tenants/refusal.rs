@@ -1,0 +1,57 @@
+//! The error for a query beyond a limit of its tenant.
+
+use shunt_reactor::Io;
+use shunt_wire::cql::envelope::{Header, flag};
+
+use super::{Admission, Limit, Tenants, waiting};
+use crate::core::Core;
+use crate::digests::attribution;
+use crate::fault::Fault;
+use crate::ids::TenantKey;
+use crate::overload;
+use crate::plan::Plan;
+use crate::route;
+
+/// Holds a query, which the client must not be read beyond (`true`), or refuses it.
+#[cold]
+pub(crate) fn holds(
+    core: &mut Core,
+    io: &mut Io,
+    slot: u32,
+    request: (&Header, &[u8]),
+    admission: Admission,
+) -> bool {
+    match admission {
+        Admission::Refused(limit) => refuse(core, io, slot, request, limit),
+        _ => waiting::hold(core, io, slot),
+    }
+    admission == Admission::Waits
+}
+
+/// Refuses a query that its tenant may not send now.
+fn refuse(core: &mut Core, io: &mut Io, slot: u32, (header, body): (&Header, &[u8]), limit: Limit) {
+    let Some(client) = core.clients.get(slot) else { return };
+    let fault = fault(&core.clients.tenants, client.tenant, limit);
+    // A query is refused without being decompressed, and nobody knows its statement.
+    let is_plain = header.flags & flag::COMPRESSION == 0 || header.version >= 5;
+    let planned = client.pool.filter(|_| is_plain).and_then(|pool| {
+        let planned = route::plan(&mut core.router, pool, header, body);
+        planned.ok()
+    });
+    let kind = attribution::kind_of(header.opcode);
+    let plan = planned.unwrap_or(Plan { kind, ..Plan::anywhere() });
+    let body = if is_plain { body } else { &[] };
+    overload::refuse(core, io, slot, (header, body), &plan, &fault);
+}
+
+fn fault(tenants: &Tenants, key: TenantKey, limit: Limit) -> Fault {
+    let name = tenants.name(key);
+    let (option, value) = match limit {
+        Limit::Queries(value) => ("queries_per_s", value),
+        Limit::Bytes(value) => ("bytes_per_s", value),
+        Limit::InFlight(value) => ("in_flight_max", u64::from(value)),
+    };
+    Fault::overloaded(format!(
+        "Shunt: tenant `{name}` has reached its limit at this proxy: {option} = {value}"
+    ))
+}
