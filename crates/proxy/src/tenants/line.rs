@@ -65,8 +65,8 @@ impl Line {
         (!self.clients.is_empty() && self.wake_ns != 0).then_some(self.wake_ns)
     }
 
-    /// Forgets that time, because the core looks now.
+    /// Begins a look because of the time, which is forgotten.
     pub(super) fn look(&mut self) {
-        self.wake_ns = 0;
+        (self.wake_ns, self.looks) = (0, true);
     }
 }

@@ -282,7 +282,8 @@ impl Tenants {
             if joins { counts.clients.add(1) } else { counts.clients.sub(1) }
         }
         if let Some(tenant) = self.get_mut(key) {
-            tenant.clients = if joins { tenant.clients + 1 } else { tenant.clients - 1 };
+            tenant.clients =
+                if joins { tenant.clients + 1 } else { tenant.clients.saturating_sub(1) };
         }
     }
 
@@ -306,6 +307,7 @@ impl Tenants {
         let (key, is_paid) = (client.tenant, client.is_tenant_paid);
         let Some(tenant) = self.get_mut(key) else { return Admission::Passes };
         if !tenant.limits.any() {
+            client.is_tenant_paid = true;
             self.count_passed(key, is_paid);
             return Admission::Passes;
         }
@@ -400,7 +402,11 @@ impl Tenants {
             if begins { counts.in_flight.add(1) } else { counts.in_flight.sub(1) }
         }
         let Some(tenant) = self.get_mut(key) else { return };
-        tenant.in_flight = if begins { tenant.in_flight + 1 } else { tenant.in_flight - 1 };
+        let after =
+            if begins { Some(tenant.in_flight + 1) } else { tenant.in_flight.checked_sub(1) };
+        debug_assert!(after.is_some(), "the end of a query that has not begun");
+        let Some(after) = after else { return };
+        tenant.in_flight = after;
         if tenant.shares_in_flight {
             if begins {
                 tenant.shared.begin(1)
