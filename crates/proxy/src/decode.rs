@@ -167,6 +167,7 @@ fn take_envelopes(
                     return End::Held;
                 }
                 *requests += 1;
+                count_taken(core, io, slot, true, &mut answered_here);
                 continue;
             }
         }
