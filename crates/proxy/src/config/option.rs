@@ -1,6 +1,6 @@
 //! Properties of options: the command line, the file, the checks, the reload and the table of
 //! `docs/configuration.md` all use [`OPTIONS`], which the macro here makes of the list in
-//! `config.rs`.
+//! `config/options.rs`.
 
 mod text;
 

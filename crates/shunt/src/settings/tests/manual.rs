@@ -102,7 +102,7 @@ fn check(marker: &str, wanted: &str) {
     let line = wanted.lines().zip(present.lines()).find(|(wanted, present)| wanted != present);
     assert!(
         wanted == present,
-        "docs/configuration.md does not say what crates/proxy/src/config.rs says; to write it anew:\n  \
+        "docs/configuration.md does not say what crates/proxy/src/config/options.rs says; to write it anew:\n  \
          {UPDATE}=1 cargo test -p shunt the_manual\nfirst difference: {line:#?}"
     );
 }
