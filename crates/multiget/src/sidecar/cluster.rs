@@ -42,14 +42,16 @@ pub(super) struct Again {
     command: Vec<u8>,
     /// Redirections so far.
     hops: u8,
+    /// Time at which it was sent first.
+    began_ns: u64,
 }
 
 impl Again {
     /// Keeps the command that `write` writes.
-    pub(super) fn new(write: impl FnOnce(&mut Vec<u8>)) -> Self {
+    pub(super) fn new(now_ns: u64, write: impl FnOnce(&mut Vec<u8>)) -> Self {
         let mut command = Vec::new();
         write(&mut command);
-        Self { command, hops: 0 }
+        Self { command, hops: 0, began_ns: now_ns }
     }
 }
 
@@ -230,7 +232,7 @@ impl Sidecar {
     }
 
     /// Follows an answer that redirects a command; returns `expected` if it does not, or did so too
-    /// often.
+    /// often or for too long.
     pub(super) fn follow(
         &mut self,
         io: &mut Io,
@@ -238,17 +240,18 @@ impl Sidecar {
         expected: Expected,
         answer: &[u8],
     ) -> Option<Expected> {
-        let hops = match &expected {
+        let is_late = |again: &Again| io.now_ns() >= again.began_ns + self.options.timeout_ns;
+        let (hops, is_late) = match &expected {
             Expected::App { again: Some(again), .. }
-            | Expected::Part { again: Some(again), .. } => again.hops,
-            Expected::Fetch { hops, .. } => *hops,
+            | Expected::Part { again: Some(again), .. } => (again.hops, is_late(again)),
+            // A multiget has its own deadline.
+            Expected::Fetch { hops, .. } => (*hops, false),
             _ => return Some(expected),
         };
         let from = self.links[index].address();
+        let may_follow = self.cluster.is_some() && hops < limits::HOPS_MAX && !is_late;
         let error = match value(answer) {
-            Some((Value::Error(error), _)) if self.cluster.is_some() && hops < limits::HOPS_MAX => {
-                error
-            }
+            Some((Value::Error(error), _)) if may_follow => error,
             _ => return Some(expected),
         };
         let Some(to) = Elsewhere::parse(error, from.ip()) else { return Some(expected) };
@@ -305,9 +308,9 @@ impl Sidecar {
         again: Again,
         expected: impl FnOnce(Again) -> Expected,
     ) -> Result<(), String> {
-        let Again { command, hops } = again;
+        let Again { command, hops, began_ns } = again;
         let conn = self.open_permitted(io, link, is_moved)?;
-        let again = Again { command: command.clone(), hops: hops + 1 };
+        let again = Again { command: command.clone(), hops: hops + 1, began_ns };
         self.put(io, (link, conn), expected(again), |out| out.extend_from_slice(&command));
         Ok(())
     }

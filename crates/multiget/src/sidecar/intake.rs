@@ -102,8 +102,8 @@ impl Sidecar {
             Route::Server(server) => {
                 self.metrics.passed.add(1);
                 let whole = &bytes[..command.len()];
-                let again =
-                    self.cluster.is_some().then(|| Again::new(|out| out.extend_from_slice(whole)));
+                let again = || Again::new(io.now_ns(), |out| out.extend_from_slice(whole));
+                let again = self.cluster.is_some().then(again);
                 let expected = Expected::App { conn, sequence, again };
                 if let Err(text) =
                     self.ask(io, server, version, expected, |out| out.extend_from_slice(whole))

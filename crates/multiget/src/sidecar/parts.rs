@@ -63,7 +63,7 @@ impl Sidecar {
                     };
                     match conn {
                         Ok(link_conn) => {
-                            let again = is_cluster.then(|| Again::new(write));
+                            let again = is_cluster.then(|| Again::new(io.now_ns(), write));
                             let expected = Expected::Part { split, keys: part.len(), again };
                             self.put(io, (link, link_conn), expected, write);
                         }

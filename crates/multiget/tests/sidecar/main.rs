@@ -13,6 +13,7 @@ mod server;
 mod sessions;
 mod split;
 mod turns;
+mod walks;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
