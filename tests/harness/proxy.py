@@ -129,5 +129,8 @@ class Proxy:
     def __enter__(self):
         return self if self.alive() else self.start()
 
-    def __exit__(self, *_):
-        self.stop()
+    def __exit__(self, failed=None, *_):
+        was_alive = self.alive()
+        # A proxy that drains for hours would have each test wait for the whole deadline.
+        if self.stop() == -signal.SIGKILL and was_alive and failed is None:
+            raise waits.NotReady(f"shunt proxy on {self.listen} did not end when it was told to; the end of its log:\n{self.log_tail()}")
