@@ -575,7 +575,7 @@ options! {
         allowed: Form("name", "shunt-orders"), change: OnReload,
     }
 
-    // The last section: in a file, options behind a table would belong to it.
+    // The last sections: in a file, options behind a table would belong to it.
     section "Identities";
 
     /// Logins with nodes of clients that a certificate identifies

@@ -95,7 +95,9 @@ impl Shared {
     }
 
     fn give_back(&self, rate: &Rate, tokens: u64) {
-        let time_ns = rate.time_ns(tokens).saturating_sub(1);
+        // Rounded down, so that no token arises.
+        let time_ns = u128::from(tokens) * u128::from(limits::SECOND_NS);
+        let time_ns = u64::try_from(time_ns / u128::from(rate.per_second)).unwrap_or(u64::MAX);
         let order = Ordering::Relaxed;
         // The closure never refuses.
         let _ = self.0.fetch_update(order, order, |from| Some(from.saturating_sub(time_ns)));
@@ -170,10 +172,12 @@ impl Slice {
         self.is_used = true;
     }
 
-    /// Gives tokens back that were not used since the last tick.
+    /// Gives tokens back that were not used since the last tick. Reserved ones, for which a client
+    /// waits, stay until the next.
     pub(crate) fn tick(&mut self, shared: &Shared, rate: &Rate, now_ns: u64) {
         if self.reserved > 0 && now_ns >= self.ready_ns {
             self.left = self.left.saturating_add_unsigned(std::mem::take(&mut self.reserved));
+            self.is_used = true;
         }
         if !std::mem::take(&mut self.is_used) && self.left > 0 {
             shared.give_back(rate, self.left.unsigned_abs());
@@ -283,6 +287,22 @@ mod tests {
         idle.tick(&shared, &rate, 0);
         assert!(!idle.has_token());
         assert!(busy.find(&shared, &rate, 1, false).is_ok(), "as fast as a tick");
+    }
+
+    #[test]
+    fn a_tick_takes_no_token_away_from_a_client_that_waits_for_it() {
+        for per_second in [1, 3, 1_000] {
+            let (shared, rate) = (Shared::default(), Rate::new(per_second, 1, 1));
+            let mut slice = Slice::default();
+            assert!(slice.find(&shared, &rate, 0, true).is_ok());
+            slice.spend(1);
+            let ready_ns = slice.find(&shared, &rate, 0, true).expect_err("none is left");
+            slice.tick(&shared, &rate, ready_ns);
+            assert!(slice.find(&shared, &rate, ready_ns, true).is_ok(), "{per_second}");
+            slice.tick(&shared, &rate, ready_ns);
+            slice.tick(&shared, &rate, ready_ns);
+            assert!(!slice.has_token(), "one that nobody uses goes back");
+        }
     }
 
     #[test]
