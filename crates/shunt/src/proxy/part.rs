@@ -532,6 +532,30 @@ mod tests {
     }
 
     #[test]
+    fn a_core_that_takes_no_mail_has_the_last_order_of_a_drain_waiting() {
+        let mut part = started();
+        let (mailer, _inbox) = shunt_reactor::mailbox(1).unwrap();
+        part.mailers.push(mailer);
+        let away = part.mailers.len() - 1;
+        part.send_all(&CoreMail::CloseIdle(false));
+        for _ in 0..100 {
+            for drains in [true, false, true] {
+                assert!(part.drain_by_order(drains).is_ok());
+                let orders: Vec<bool> = part
+                    .waiting
+                    .iter()
+                    .filter_map(|(core, mail)| match mail {
+                        CoreMail::CloseIdle(closes) if *core == away => Some(*closes),
+                        _ => None,
+                    })
+                    .collect();
+                assert!(orders.last() == Some(&drains) && orders.len() <= 2, "{orders:?}");
+            }
+        }
+        assert_eq!(end(&mut part), []);
+    }
+
+    #[test]
     fn the_part_ends_with_the_control_thread() {
         let mut part = started();
         assert_eq!(part.look(), None);
