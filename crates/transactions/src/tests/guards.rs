@@ -106,9 +106,12 @@ fn is_missed(name: &str, bounds: Bounds, sought: &'static str) {
     assert!(found.violation.is_some(), "{name}: nobody notices");
 }
 
+/// `make test-long` has a fault besides, which takes a third of the time of all tests here. The
+/// searches of three requests and of known fences have some of its states.
 #[test]
 fn nothing_shows_that_a_later_fence_has_not_read() {
-    let seen = holds("copied", Bounds { faults: 1, ..WHOLE });
+    let faults = u8::from(std::env::var_os("SHUNT_MODEL_STATES").is_some());
+    let seen = holds("copied", Bounds { faults, ..WHOLE });
     assert!(
         seen.both_committed
             && seen.refused
