@@ -18,9 +18,10 @@ use super::identity_login::{
 };
 use super::kinds::{Readable, Written};
 use super::option::{AsText, MaybeNumber};
+use super::options::Config;
 use super::role_password::Candidates;
-use super::validate::Findings;
-use super::{Config, Problem, Switch, Tls};
+use super::validate::{Findings, Problem};
+use super::values::{Switch, Tls};
 use crate::limits;
 
 /// Lines of an example.

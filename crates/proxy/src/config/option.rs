@@ -11,12 +11,12 @@ use shunt_tls::{ClientAuth, Verify};
 
 use super::address::Listeners;
 use super::kinds::{Readable, Written};
+use super::options::{Config, OPTIONS};
 use super::tenant::TenantList;
 use super::unix::{Mode, Owner};
 use super::values::{
     Aggregate, Commit, Credentials, Handover, LogFormat, Multiget, Secret, Switch, Tls, Window,
 };
-use super::{Config, OPTIONS};
 pub(super) use text::AsText;
 
 /// An option of the proxy.
@@ -252,6 +252,15 @@ pub(super) fn default_value<K: Readable + Into<F>, F>(key: &str, text: &str) -> 
 }
 
 /// Turns the list of options into [`Config`] with a field for each, its defaults, and [`OPTIONS`].
+// An option is its field, with its help text as comment, and
+//   kind:     the reader of the value; for a unit, `Millis`, `Micros` or `Bytes`
+//   value:    the placeholder of the value in the help
+//   default:  its text in the form of a flag, or a value and its description
+//   allowed:  `Numbers`, which are checked; or a form and an example
+//   change:   `OnReload`, or `AfterRestart`: a reload keeps the old value and says so
+//   manual:   text of docs/configuration.md beyond the help, if any
+// `config/validate.rs` has the rules between options. After a change run
+//   UPDATE_DOCS=1 cargo test -p shunt the_manual
 macro_rules! options {
     ($( section $section:literal; $(
         $(#[doc = $help:literal])+

@@ -7,20 +7,23 @@ use shunt_otlp::Endpoint;
 use shunt_reactor::IoChoice;
 use shunt_tls::{ClientAuth, Verify};
 
-use super::option::{AsText, MaybeNumber, default_value, options};
-use super::*;
+use super::address::{Admin, AdminAddress, Advertise, HttpAddress, Listeners, LocksHttp};
+use super::bounds::*;
+use super::collector::Collector;
+use super::identity::{self, Identities};
+use super::kinds::{Bytes, List, Micros, Millis, Readable};
+use super::network::Network;
+use super::option::Allowed::{Form, Numbers, Tables, WordOr};
+use super::option::{AsText, Change, ConfigOption, DefaultText, MaybeNumber};
+use super::option::{default_value, options};
+use super::tenant::{self, TenantList};
+use super::unix::{AdminCql, ListenAddress, Mode, Owner};
+use super::values::{
+    Aggregate, Commit, Handover, LogFormat, Multiget, Secret, Switch, Tls, Window, default_cores,
+};
 use crate::limits;
-use Allowed::{Form, Numbers, Tables, WordOr};
 
-// An option is its field, with its help text as comment, and
-//   kind:     the reader of the value; for a unit, `Millis`, `Micros` or `Bytes`
-//   value:    the placeholder of the value in the help
-//   default:  its text in the form of a flag, or a value and its description
-//   allowed:  `Numbers`, which are checked; or a form and an example
-//   change:   `OnReload`, or `AfterRestart`: a reload keeps the old value and says so
-//   manual:   text of docs/configuration.md beyond the help, if any
-// `config/validate.rs` has the rules between options. After a change run
-//   UPDATE_DOCS=1 cargo test -p shunt the_manual
+// The macro says which parts an entry has.
 options! {
     section "Addresses";
 

@@ -5,10 +5,11 @@ use std::net::{IpAddr, SocketAddr};
 
 use shunt_tls::{ClientAuth, Verify};
 
-use super::address::{CQL_PORT, split_host_port};
-use super::{
-    AdminAddress, Allowed, Config, Handover, ListenAddress, Multiget, OPTIONS, Switch, Tls,
-};
+use super::address::{AdminAddress, CQL_PORT, split_host_port};
+use super::option::Allowed;
+use super::options::{Config, OPTIONS};
+use super::unix::ListenAddress;
+use super::values::{Handover, Multiget, Switch, Tls};
 
 /// One thing wrong with a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
