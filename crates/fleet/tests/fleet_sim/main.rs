@@ -35,7 +35,7 @@ fn with_clocks_within_one_percent_a_shard_never_has_two_owners_and_is_served_aga
 }
 
 #[test]
-fn with_clocks_a_tenth_off_tokens_still_rise() {
+fn with_clocks_a_tenth_off_no_token_is_granted_twice() {
     let settings = Settings { drift_ppm: 100_000, exclusive: false, ..Settings::default() };
     assert_eq!(first_violation(seeds(), settings), None);
 }

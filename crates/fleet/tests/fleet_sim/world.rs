@@ -1,5 +1,7 @@
 //! Hosts, their clocks, the network to the store, and faults.
 
+use std::collections::HashSet;
+
 use shunt_fleet::schema::FORMAT;
 use shunt_fleet::{
     Config, End, Event, Incarnation, Member, Outcome, Output, Phase, Refusal, SHARDS, Shard,
@@ -128,6 +130,7 @@ pub(crate) struct World {
     pending: Vec<(u64, Happens)>,
     incarnations: u64,
     last_token: [i64; SHARDS],
+    tokens: HashSet<(Shard, i64)>,
     /// Host that granted the last memory lock, and its latest end, in real time.
     memory: [(usize, u64); SHARDS],
     pub(crate) grants: u64,
@@ -188,6 +191,7 @@ impl World {
             pending: Vec::new(),
             incarnations: 0,
             last_token: [0; SHARDS],
+            tokens: HashSet::new(),
             memory: [(usize::MAX, 0); SHARDS],
             grants: 0,
             statements: 0,
@@ -373,8 +377,12 @@ impl World {
         if both && self.settings.exclusive {
             self.violate(format!("two owners of shard {shard}"));
         }
+        if !self.tokens.insert((shard, token)) {
+            self.violate(format!("token {token} of shard {shard} twice"));
+        }
+        // Of two owners at one moment, the former grants lower tokens than its successor.
         let last = std::mem::replace(&mut self.last_token[usize::from(shard)], token);
-        if token <= last {
+        if token <= last && self.settings.exclusive {
             self.violate(format!("token {token} of shard {shard} after {last}"));
         }
         let (holder, until_ns) = self.memory[usize::from(shard)];
