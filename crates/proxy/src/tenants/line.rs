@@ -60,6 +60,15 @@ impl Line {
         };
     }
 
+    /// Sees to it that the core looks at the line, for a client behind others. The time of the
+    /// first stays: in a look because of the time, a core takes more than its part of a limit, so
+    /// a core whose clients come often must not look more often.
+    pub(super) fn wake_behind(&mut self, now_ns: u64) {
+        if self.wake_ns == 0 && !self.is_due {
+            self.wake_ns = now_ns;
+        }
+    }
+
     /// The time at which the core must look at the line.
     pub(super) fn wake_ns(&self) -> Option<u64> {
         (!self.clients.is_empty() && self.wake_ns != 0).then_some(self.wake_ns)
@@ -68,5 +77,31 @@ impl Line {
     /// Begins a look because of the time, which is forgotten.
     pub(super) fn look(&mut self) {
         (self.wake_ns, self.looks) = (0, true);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_behind_others_make_the_core_look_no_sooner() {
+        let mut line = Line::default();
+        let client = |slot: u32| ClientRef { slot, id: 1 };
+        line.join(client(0));
+        line.wake_at(100);
+        for slot in 1..50 {
+            assert!(line.puts_behind(client(slot)));
+            line.join(client(slot));
+            line.wake_behind(10);
+            assert_eq!(line.wake_ns(), Some(100));
+        }
+        line.look();
+        line.is_due = true;
+        line.wake_behind(100);
+        assert_eq!(line.wake_ns(), None, "the look sets the next time");
+        line.is_due = false;
+        line.wake_behind(101);
+        assert_eq!(line.wake_ns(), Some(101), "no line is forgotten");
     }
 }

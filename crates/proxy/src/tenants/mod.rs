@@ -343,7 +343,7 @@ impl Tenants {
             (client.refuse_next, client.is_tenant_paid) = (false, false);
             return Admission::Refused(limit);
         }
-        self.line_up(client, reference, ready_ns.unwrap_or(now_ns));
+        self.line_up(client, reference, ready_ns, now_ns);
         Admission::Waits
     }
 
@@ -353,7 +353,14 @@ impl Tenants {
         }
     }
 
-    fn line_up(&mut self, client: &mut Client, reference: ClientRef, ready_ns: u64) {
+    /// Puts a client in line; without `ready_ns`, behind others.
+    fn line_up(
+        &mut self,
+        client: &mut Client,
+        reference: ClientRef,
+        ready_ns: Option<u64>,
+        now_ns: u64,
+    ) {
         let key = client.tenant;
         let Some(tenant) = self.get_mut(key) else { return };
         if !std::mem::replace(&mut client.is_in_tenant_line, true) {
@@ -363,7 +370,10 @@ impl Tenants {
             }
         }
         if let Some(tenant) = self.get_mut(key) {
-            tenant.line.wake_at(ready_ns);
+            match ready_ns {
+                Some(ready_ns) => tenant.line.wake_at(ready_ns),
+                None => tenant.line.wake_behind(now_ns),
+            }
             tenant.announce();
         }
     }
