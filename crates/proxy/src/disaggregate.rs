@@ -441,12 +441,21 @@ fn take_for_client(
     answer: &Answer<'_>,
 ) {
     let mut plain = Vec::new();
-    let max = answer.plain_bytes_max(pending.plan.after, core.context.config.frame_bytes_max);
+    let frame_bytes_max = core.context.config.frame_bytes_max;
+    let max = answer.plain_bytes_max(pending.plan.after, frame_bytes_max);
     let Some(body) = core.links.plain_body(at.key, answer.flags, answer.body, max, &mut plain)
     else {
-        lifecycle::fault(core, io, at.key, "an answer's body could not be decompressed");
+        // A client can cause an error or an answer to PREPARE of any length, by the types of its
+        // columns: other clients must not lose the link for it.
+        let claims_more = |bytes| core.links.claims_more(at.key, answer.body, bytes);
+        let why = if claims_more(max) && !claims_more(frame_bytes_max) {
+            "the node's answer is too long"
+        } else {
+            lifecycle::fault(core, io, at.key, "an answer's body could not be decompressed");
+            "the node's answer was malformed"
+        };
         let pending = Pending { fate_unknown: true, ..*pending };
-        failure::fail(core, io, &pending, Outcome::LinkLost, "the node's answer was malformed");
+        failure::fail(core, io, &pending, Outcome::LinkLost, why);
         return;
     };
     if answer.opcode == opcode::ERROR {

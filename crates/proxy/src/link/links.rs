@@ -245,6 +245,12 @@ impl Links {
         Some(plain)
     }
 
+    /// True if a compressed body on this link claims more bytes than these.
+    pub(crate) fn claims_more(&self, key: LinkKey, body: &[u8], bytes: u32) -> bool {
+        let algorithm = self.get(key).and_then(|link| link.compression);
+        algorithm.is_some_and(|it| compression::claimed_bytes(it, body) > bytes as usize)
+    }
+
     pub(crate) fn count_given_up(&self, node: NodeId, reason: GivenUp) {
         if let Some(state) = self.node(node) {
             state.metrics.links_given_up.of(reason).add(1);

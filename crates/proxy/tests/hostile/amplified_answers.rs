@@ -103,6 +103,8 @@ fn errors_and_prepared_statements_that_claim_many_bytes_are_not_decompressed() {
         });
         assert!(counted.bytes_max < BYTES_MAX, "{counted:?}");
         testbed.take_answers(offender)[0].error();
+        let faults = testbed.scene.metrics.iter().map(|core| core.node_protocol_errors.get());
+        assert_eq!(faults.sum::<u64>(), 0, "no other client loses its link");
         testbed.reset(offender);
         testbed.check_recovered();
     }
