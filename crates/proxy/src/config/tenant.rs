@@ -94,7 +94,7 @@ pub(crate) struct Subject<'a> {
     pub(crate) address: ClientAddress,
 }
 
-/// The clients of a section: those that have one of the values for each property with values.
+/// The clients of a section. A client must have one of the values of each key that has values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Matches {
     role: Vec<String>,
@@ -356,7 +356,8 @@ impl TenantList {
             }
             if let Some(everyone) = everyone.filter(|everyone| *everyone < index) {
                 let why = format!(
-                    "no client reaches `{name}`: number {} before it has no `match`, and takes                     all; put it last",
+                    "no client reaches `{name}`: number {} before it has no `match`, and takes all; \
+                    put it last",
                     everyone + 1
                 );
                 faults.push(numbered(index, &why));
@@ -457,7 +458,9 @@ mod tests {
         assert!(read(vec![role("a")]).1[0].contains("needs"));
         assert_eq!(problems(vec![some("a"), some("b"), named("rest", &[])]), Vec::<String>::new());
         assert!(problems(vec![some("a"), some("a")])[0].contains("already has the name `a`"));
-        assert!(problems(vec![named("rest", &[]), some("a")])[0].contains("put it last"));
+        assert!(
+            problems(vec![named("rest", &[]), some("a")])[0].contains("and takes all; put it last")
+        );
         let many = (0..=limits::TENANTS_MAX).map(|number| some(&number.to_string())).collect();
         assert!(problems(many)[0].contains("256 are allowed"));
     }

@@ -171,8 +171,9 @@ fn is_responsive(links: &Links, link: LinkKey, avoid: Option<NodeId>) -> bool {
     links.node(node).is_some_and(|state| !state.silent) && avoid != Some(node)
 }
 
-/// The rank of nodes that do not answer probes, and of the one to avoid. Of the others, those that
-/// have their share of queries ([`crate::link::outliers`]) have rank 1, and the rest rank 0.
+/// The rank of nodes that do not answer probes, and of the one to avoid. Of the others, nodes whose
+/// share ([`crate::link::outliers`]) does not reach the number of this turn have rank 1, and the
+/// rest have rank 0.
 const LAST: u8 = 2;
 
 /// Chooses the link to the node with the fewest queries in flight, its recent errors counted among
