@@ -1,6 +1,6 @@
-//! Turns of the requests for pages that may take long. Few pages are made at a time, because all of
-//! them share a thread, and one host has half of the turns: the others never wait behind all of its
-//! requests.
+//! Turns of the requests for pages that may take long. The process makes few pages at a time,
+//! because all of them share a thread. One host has at most half of the turns, so that others never
+//! wait behind all of its requests.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,8 +9,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
 use crate::connections::Host;
 
-/// Pages that are made at a time. A large one takes its thread for tens of milliseconds, and the
-/// thread of a proxy also watches the ring.
+/// Pages that the process makes at a time. A large one takes its thread for tens of milliseconds,
+/// and the thread of a proxy also watches the ring.
 pub(crate) const TURNS_MAX: usize = 8;
 /// Turns of one host.
 pub(crate) const TURNS_OF_HOST_MAX: usize = TURNS_MAX / 2;

@@ -41,7 +41,7 @@ impl Owner {
 /// The heavy requests of a core.
 #[derive(Default)]
 pub(crate) struct Heavy {
-    /// Bytes that this turn has read or has promised.
+    /// Bytes that this turn has read, or has promised to read.
     taken: usize,
     /// Owners with clients in line; the front one has the next turn.
     turns: VecDeque<Owner>,
@@ -112,7 +112,7 @@ impl Heavy {
     }
 }
 
-/// True for a compressed body that stands for many times its bytes. A read takes hundreds of such
+/// True for a compressed body that holds many times its own bytes. A read takes hundreds of such
 /// bodies, so each of them counts as what it holds, also below [`limits::HEAVY_BYTES_MIN`].
 pub(crate) fn is_amplified(cost: usize, body: &[u8]) -> bool {
     cost >= limits::AMPLIFIED_BYTES_MIN && cost / limits::AMPLIFIED_TIMES >= body.len()

@@ -395,7 +395,7 @@ options! {
 
     section "Slow nodes";
 
-    /// Times of the other nodes' median time that make a node an outlier; 0 disables
+    /// Multiple of the other nodes' median time that makes a node an outlier; 0 disables
     outlier_latency_factor: u32 {
         kind: u32, value: "N", default: "4", allowed: Numbers(0, 1000), change: OnReload,
         manual: "A node must also be 5 ms slower. An outlier gets fewer queries; see [slow nodes](slow-nodes.md)",
@@ -413,7 +413,7 @@ options! {
     outlier_hold_ms: u64 {
         kind: Millis, value: "MS", default: "30000",
         allowed: Numbers(1000, DAY_MS), change: OnReload,
-        manual: "Twice as long the second time, and so on, up to ten times",
+        manual: "The second time lasts twice as long, the third three times, up to ten times",
     }
     /// Time in which the share of a node that comes back grows to the whole; 0 disables
     slow_start_ms: u64 {
@@ -594,6 +594,6 @@ options! {
     tenant: TenantList {
         kind: TenantList, value: "TABLE", default: TenantList::default() => "",
         allowed: Tables("tables `[[tenant]]` at the end", &tenant::EXAMPLE), change: OnReload,
-        manual: "In the file alone. The first one that a client matches counts. [Keys and limits](tenants.md)",
+        manual: "In the file alone. A client belongs to the first one that it matches. [Keys and limits](tenants.md)",
     }
 }

@@ -1,5 +1,5 @@
-//! The judgement of nodes: once a tick a core moves their standings on, and at the end of an
-//! interval it looks for [`crate::link::outliers`] by its own counters.
+//! The judgement of nodes: once a tick, a core moves their standings on. At the end of an interval,
+//! the core looks for [`crate::link::outliers`] by its own counters.
 
 use shunt_topology::health::Status;
 use shunt_topology::{NodeId, RoutingTable};

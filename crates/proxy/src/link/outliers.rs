@@ -3,7 +3,7 @@
 //! Once an interval, a core compares its counters of the nodes of the local datacentre with those
 //! at the end of the interval before. An outlier is *ejected*: for a time it gets only queries that
 //! no other node can take. Then its share of queries grows from a tenth to the whole; so does that
-//! of a node that was away, or that is new. Cores judge by themselves.
+//! of a node that was away, or that is new. Each core judges by itself.
 //!
 //! A share only orders the nodes of a choice (`route/choice.rs`). It must never
 //!
@@ -31,7 +31,7 @@ pub(crate) const SHARE_FULL: u8 = u8::MAX;
 /// The options in force.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rules {
-    /// Times of the others' median from which a node is slow; 0: none is.
+    /// Multiple of the others' median above which a node is slow; 0: none is.
     latency_factor: u64,
     /// Percentage of failed queries from which a node is an outlier; 0: none is.
     errors_percent: u64,
@@ -56,7 +56,7 @@ impl Rules {
         self.latency_factor == 0 && self.errors_percent == 0
     }
 
-    /// Length of the hold of a node that was ejected as often as this of late.
+    /// Length of the hold of a node with this many recent ejections.
     fn hold_ns(&self, ejections: u32) -> u64 {
         let times = ejections.clamp(1, limits::OUTLIER_HOLDS_MAX);
         self.hold_ns.saturating_mul(u64::from(times))
@@ -106,7 +106,7 @@ impl Counts {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Interval {
     queries: u64,
-    /// Those that the node could not serve, or did not answer in time.
+    /// Queries that the node could not serve, or did not answer in time.
     failures: u64,
     median_ns: u64,
 }
@@ -125,7 +125,7 @@ pub(super) enum Cause {
 }
 
 impl Cause {
-    /// The badness of an outlier: failures are worse than delays.
+    /// Severity of an outlier: failures are worse than delays.
     fn rank(self) -> (bool, u64) {
         match self {
             Cause::Failures { percent, .. } => (true, percent),
@@ -191,7 +191,7 @@ impl Record {
         hold_ns
     }
 
-    /// Moves its standing on. Returns true if its hold has ended.
+    /// Moves the node's standing on. Returns true if its hold has ended.
     fn go_on(&mut self, now_ns: u64, rules: &Rules) -> bool {
         match self.standing {
             Standing::Ejected { until_ns } if now_ns >= until_ns || rules.are_off() => {
@@ -215,7 +215,7 @@ impl Record {
         false
     }
 
-    /// The share of choices, of 255, in which the node is one of the first.
+    /// The node's share: in this many of 255 choices, it ranks with the first.
     fn share(&self, now_ns: u64, rules: &Rules) -> u8 {
         match self.standing {
             Standing::Full { .. } => SHARE_FULL,
@@ -243,7 +243,7 @@ pub(crate) struct Outliers {
 }
 
 impl Outliers {
-    /// Forgets a number's former node. `is_new`: the node joined a ring that was known.
+    /// Forgets the node that had this number before. `is_new`: the node joined a known ring.
     pub(crate) fn forget(&mut self, node: NodeId, is_new: bool) {
         *self.record(node) = Record { is_away: is_new, ..Record::default() };
     }
@@ -333,7 +333,7 @@ impl Outliers {
     }
 }
 
-/// Most nodes that may be ejected, of as many that take queries.
+/// Largest number of ejected nodes, if this many take queries.
 fn ejected_max(usable: usize) -> usize {
     usable / limits::OUTLIER_PART
 }

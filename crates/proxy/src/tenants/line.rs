@@ -37,7 +37,7 @@ impl Line {
         self.clients.front().copied()
     }
 
-    /// Takes a client out that no longer waits.
+    /// Takes out the first client, which no longer waits.
     pub(super) fn skip(&mut self) {
         self.clients.pop_front();
     }
@@ -74,7 +74,7 @@ impl Line {
         (!self.clients.is_empty() && self.wake_ns != 0).then_some(self.wake_ns)
     }
 
-    /// Begins a look because of the time, which is forgotten.
+    /// Begins a look because the time has come, and forgets that time.
     pub(super) fn look(&mut self) {
         (self.wake_ns, self.looks) = (0, true);
     }

@@ -1,13 +1,14 @@
 //! Tenants: groups of clients with limits of their own (`[[tenant]]` of the configuration).
 //!
-//! A client's tenant is decided when it becomes ready, at USE, and after a reload ([`placing`]).
+//! A core chooses a client's tenant when the client is ready, at USE, and after a reload
+//! ([`placing`]).
 //! [`crate::decode`] asks for admission before it plans a query. A query beyond a limit stays in
-//! the socket of its client ([`waiting`]), or is refused ([`refusal`]). Limits hold for the
+//! the socket of its client ([`waiting`]), or gets an error ([`refusal`]). Limits hold for the
 //! process: [`budget`] says how cores share them.
 //!
 //! This must never:
 //! - leave a client in line that nothing will wake: a line has a time, a query in flight or both;
-//! - limit what was sent, an answer, or a statement of the proxy itself;
+//! - limit a query already sent, an answer, or a statement of the proxy itself;
 //! - let a tenant's line delay another tenant;
 //! - change the order of a client's requests: a client that waits is not read from;
 //! - let a later client of the same tenant go first;
@@ -96,7 +97,7 @@ impl Tenant {
         self.shared.counts(core, cores)
     }
 
-    /// The limit that a query meets, and the time at which it may pass.
+    /// The limit that a query meets, and the time at which the query may pass.
     fn limit(&mut self, now_ns: u64, is_paid: bool) -> Option<(Limit, u64)> {
         let reserves = self.limits.on_excess == OnExcess::Wait && !self.limits.dry_run;
         let Self { limits, shared, queries, bytes, .. } = self;
@@ -156,7 +157,7 @@ impl Tenant {
         }
     }
 
-    /// Takes limits over. Tokens of former ones go back.
+    /// Takes over new limits, and gives back the tokens of the former ones.
     fn set_limits(&mut self, limits: TenantLimits, cores: usize) {
         if let Some(budget) = &mut self.queries {
             budget.slice.close(&self.shared.queries, &budget.rate);
@@ -218,7 +219,7 @@ impl Tenants {
         places.filter_map(|(place, tenant)| Some((TenantKey::of_place(place)?, tenant.as_mut()?)))
     }
 
-    /// Takes the sections of a configuration over. Tenants without a section lose their limits.
+    /// Takes over the sections of a configuration. Tenants without a section lose their limits.
     pub(crate) fn set(&mut self, sections: &TenantList) {
         self.iter_mut().for_each(|(_, tenant)| tenant.is_gone = true);
         let keys = sections.0.iter().map(|section| {
@@ -296,7 +297,7 @@ impl Tenants {
         self.leave_line(client.tenant, client.is_in_tenant_line);
     }
 
-    /// Decides about the next query of a client, whose body has so many bytes.
+    /// Decides about the next query of a client. The body has this many bytes.
     pub(crate) fn admit(
         &mut self,
         client: &mut Client,
@@ -464,7 +465,7 @@ impl Tenants {
         }
     }
 
-    /// Keeps in line only clients that wait there, says `waits`.
+    /// Keeps in line only the clients for which `waits` is true.
     pub(crate) fn retain(&mut self, waits: impl Fn(&ClientRef, TenantKey) -> bool) {
         for (key, tenant) in self.iter_mut().filter(|(_, tenant)| !tenant.line.is_empty()) {
             tenant.line.retain(|client| waits(client, key));

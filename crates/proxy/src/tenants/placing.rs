@@ -1,10 +1,10 @@
-//! The tenant of a client is decided by its role, keyspace, application and address.
+//! The choice of a client's tenant, by its role, keyspace, application and address.
 
 use crate::client::Phase;
 use crate::config::Subject;
 use crate::core::Core;
 
-/// Decides the tenant of a client that has logged in.
+/// Chooses the tenant of a client that has logged in.
 pub(crate) fn place(core: &mut Core, slot: u32) {
     let Some(client) = core.clients.get(slot) else { return };
     let sections = &core.context.config.tenant;

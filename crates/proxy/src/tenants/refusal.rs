@@ -13,7 +13,7 @@ use crate::overload;
 use crate::plan::Plan;
 use crate::route;
 
-/// Holds a query, which the client must not be read beyond (`true`), or refuses it.
+/// Holds a query, or refuses it. `true`: the core must not read from the client beyond the query.
 #[cold]
 pub(crate) fn holds(
     core: &mut Core,

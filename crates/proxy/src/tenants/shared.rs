@@ -48,9 +48,9 @@ pub struct Counted {
 pub struct SharedTenant {
     pub(super) queries: budget::Shared,
     pub(super) bytes: budget::Shared,
-    /// Queries in flight, of cores where they are limited.
+    /// Queries in flight of the cores that have a limit for them.
     in_flight: AtomicU32,
-    /// Cores that have some in flight, or clients in line.
+    /// Cores that have queries in flight, or clients in line.
     active: AtomicU32,
     /// Cores that have clients in line.
     waiting: AtomicU32,
@@ -58,7 +58,7 @@ pub struct SharedTenant {
 }
 
 impl SharedTenant {
-    /// The numbers of a core, of so many.
+    /// The numbers of one of the cores.
     pub(crate) fn counts(&self, core: usize, cores: usize) -> Option<&Counts> {
         let made = || (0..cores.max(core + 1)).map(|_| Counts::default()).collect();
         self.counts.get_or_init(made).get(core)

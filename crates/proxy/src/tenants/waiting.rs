@@ -1,4 +1,4 @@
-//! Clients in the lines of tenants are stalled, and read again in turn.
+//! Stalls the clients in the lines of tenants, and reads from them again in turn.
 //!
 //! The core looks at a line when its time has come, when a query of the tenant ends, and after a
 //! reload. It calls one client at a time and reads from it before it calls the next, as long as the
