@@ -51,7 +51,7 @@ pub(crate) const CONNECT_NS: u64 = 3 * SECOND;
 pub(crate) const BACK_OFF_NS_MIN: u64 = 50 * MS;
 /// Longest delay between tries.
 pub(crate) const BACK_OFF_NS_MAX: u64 = 2 * SECOND;
-/// Time for which an agent must have been connected for the first delay after its loss.
+/// Time for which an agent must stay connected so that the shortest delay follows its loss.
 pub(crate) const STEADY_NS: u64 = 10 * SECOND;
 /// Interval between pings to an agent.
 pub(crate) const PING_NS: u64 = 3 * SECOND;

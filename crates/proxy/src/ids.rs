@@ -61,7 +61,7 @@ impl TenantKey {
         self != Self::NONE
     }
 
-    /// Its place in the table.
+    /// Place in the table.
     pub(crate) fn place(self) -> usize {
         usize::from(self.0).wrapping_sub(1)
     }

@@ -192,8 +192,9 @@ pub const REPREPARES_PER_REQUEST_MAX: u8 = 64;
 /// A request is heavy if it takes as long to read as a text of this many bytes.
 pub const HEAVY_BYTES_MIN: usize = 64 * 1024;
 
-/// A compressed body that holds at least so many bytes, and so many times its own, counts as what
-/// it holds in a turn. Texts compress to a third or less of their bytes, and rarely to an eighth.
+/// A compressed body that holds at least this many bytes, and [`AMPLIFIED_TIMES`] its own, counts
+/// as what it holds in a turn. Texts compress to a third or less of their bytes, and rarely to an
+/// eighth.
 pub const AMPLIFIED_BYTES_MIN: usize = 1024;
 /// See [`AMPLIFIED_BYTES_MIN`].
 pub const AMPLIFIED_TIMES: usize = 8;
@@ -264,14 +265,14 @@ pub const ORPHAN_AGE_MAX_NS: u64 = 60 * SECOND_NS;
 /// them expires with each tick.
 pub const NODE_PENALTY_MAX: u32 = 4_096;
 
-/// Part of the nodes that may be ejected at a time: one of so many that take queries.
+/// One of this many nodes that take queries may be ejected at a time.
 pub const OUTLIER_PART: usize = 3;
-/// Queries of an interval below which a core does not judge a node.
+/// Fewest queries in an interval by which a core judges a node.
 pub const OUTLIER_QUERIES_MIN: u64 = 20;
 /// Least difference from the other nodes' median that makes a node slow: between racks, small times
 /// differ by large factors.
 pub const OUTLIER_EXCESS_NS: u64 = 5_000_000;
-/// Longest hold of an ejected node, in times of `outlier_hold_ms`.
+/// Longest hold of an ejected node, as a multiple of `outlier_hold_ms`.
 pub const OUTLIER_HOLDS_MAX: u32 = 10;
 /// First share of a node that starts slowly, of 255.
 pub const SLOW_START_SHARE: u8 = 26;

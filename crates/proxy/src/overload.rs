@@ -1,5 +1,5 @@
-//! Queries that are refused because nobody has room for them: the client gets OVERLOADED, and the
-//! query counts wherever one counts that a node has refused.
+//! Refusals of queries for which nobody has room: the client gets OVERLOADED, and the query counts
+//! as one that a node has refused.
 
 use shunt_reactor::Io;
 use shunt_wire::cql::envelope::Header;

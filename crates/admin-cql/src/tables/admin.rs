@@ -330,7 +330,7 @@ pub static ADMIN_TABLES: &[Table] = &[
 
 const TENANTS: &[Column] = &[
     column("name", "text", "/name", "name of the tenant"),
-    column("place", "int", "/place", "number of the section; the first that matches counts"),
+    column("place", "int", "/place", "number of the section; the first that matches wins"),
     column("clients", "bigint", "/clients", "clients"),
     column("waiting", "bigint", "/waiting", "clients that wait for the limits"),
     column("in_flight", "bigint", "/in_flight", "queries at nodes"),
@@ -388,7 +388,7 @@ const NODES: &[Column] = &[
     column("in_flight", "bigint", "/in_flight", "queries in flight"),
     column("queries", "bigint", "/queries", "queries since the start"),
     column("timed_out", "bigint", "/timed_out", "queries that the node did not answer in time"),
-    column("errors", "bigint", "/errors", "answers that said that the node itself cannot serve"),
+    column("errors", "bigint", "/errors", "answers that say that the node cannot serve"),
     column("ejected", "int", "/ejected", "event loops that have ejected it as an outlier"),
     column("ejections", "bigint", "/ejections", "ejections since the start"),
     column("share_percent", "int", "/share_percent", "its share of queries, 100 if it is whole"),

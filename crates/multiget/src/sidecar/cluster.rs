@@ -42,7 +42,7 @@ pub(super) struct Again {
     command: Vec<u8>,
     /// Redirections so far.
     hops: u8,
-    /// Time at which it was sent first.
+    /// Time at which the sidecar first sent the command.
     began_ns: u64,
 }
 

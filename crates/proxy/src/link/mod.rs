@@ -376,7 +376,7 @@ pub(crate) struct NodeState {
     pub(crate) penalty: u32,
     /// Stream ids of its links held by queries that timed out, as of the last tick.
     pub(crate) orphaned: u64,
-    /// Share of choices, of 255, in which it is one of the first: see [`outliers`].
+    /// Share of the node: in this many of 255 choices, it ranks with the first. See [`outliers`].
     pub(crate) share: u8,
     /// True if it has not answered a probe: used only as the last resort.
     pub(crate) silent: bool,

@@ -5,8 +5,8 @@
 //!    another version of the schema than before; nodes are asked once a second. Otherwise it is
 //!    read at SERIAL, which completes conditional statements that nodes have begun, and a node is
 //!    asked whether the table still has the planned columns.
-//! 2. If the conditions do not hold, that is the answer; if the row was not known, only after it is
-//!    rewritten as in 3. A statement without conditions that replaces the whole row, or whose row
+//! 2. If the conditions do not hold, that is the answer; if the row was not known, the core first
+//!    rewrites it as in 3. A statement without conditions that replaces the whole row, or whose row
 //!    has no outstanding write, needs neither the row nor the rewrite.
 //! 3. Otherwise the statement is written at QUORUM, with a timestamp of the shard's clock. If the
 //!    row was not known, the write goes in one batch behind a rewrite of the row, so that a former
@@ -202,8 +202,8 @@ pub(super) fn decide(core: &mut Core, io: &mut Io, number: u64) -> Result<Decisi
     Ok(decision)
 }
 
-/// Raises the timestamps of the shard above those of a row that is rewritten. A statement without
-/// conditions is carried out on a row of the future too, but does not rewrite it.
+/// Raises the timestamps of the shard above those of a row to be rewritten. A statement without
+/// conditions also changes a row from the future, but does not rewrite the row.
 fn raise(
     core: &mut Core,
     now: Now,
