@@ -181,8 +181,9 @@ class RacesTest
                         rig.fillRange(100_000 + step * 100, 100_000 + step * 100 + 3000);
             }
             assertTrue(rig.statistics().collections.sum() > 10, "collections: " + rig.statistics().collections.sum());
+            // Not by containsKey: the index has 29 bits of a key's hash, and may take another key for one that was dropped.
             for (RowCacheKey key : before)
-                assertTrue(seen.contains(key) || !rig.cache.containsKey(key), () -> key + " was in the cache and not seen");
+                assertTrue(seen.contains(key) || rig.number(key) == null, () -> key + " was in the cache and not seen");
         }
     }
 
