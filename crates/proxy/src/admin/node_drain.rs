@@ -190,19 +190,7 @@ mod tests {
         let nodes = up.iter().enumerate().map(node).collect();
         let state = ClusterState {
             drained: drained.iter().copied().map(NodeId).collect(),
-            modes: None,
-            generation: 1,
-            routing: Arc::new(RoutingTable::build(nodes, vec![], vec![], Some("dc1"))),
-            protocol_version_max: 5,
-            authenticator: None,
-            cluster_name: "test".to_owned(),
-            release_version: "5.0.9".to_owned(),
-            cql_version: "3.4.7".to_owned(),
-            partitioner: "Murmur3Partitioner".to_owned(),
-            compressions: vec![],
-            datacentre: "dc1".to_owned(),
-            rack: "r".to_owned(),
-            schema_version: 1,
+            ..ClusterState::of_test(RoutingTable::build(nodes, vec![], vec![], Some("dc1")))
         };
         let (ring, view) = ClusterView::new();
         ring.send_replace(Some(Arc::new(state)));

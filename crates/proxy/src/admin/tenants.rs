@@ -40,11 +40,12 @@ pub(super) fn page(tenants: &TenantList) -> Value {
 
 /// Writes the metrics of the tenants, one series for each.
 pub(super) fn metrics(tenants: &TenantList, encoder: &mut Encoder<'_>) -> fmt::Result {
+    let counted: Vec<_> =
+        tenants.0.iter().map(|tenant| (tenant.name.to_string(), tenant.counted())).collect();
     let series = |number: fn(&Counted) -> u64| {
-        let one = tenants.0.iter().map(|tenant| {
-            let labels = vec![("tenant", tenant.name.to_string())];
-            (labels, number(&tenant.counted()) as f64)
-        });
+        let one = counted
+            .iter()
+            .map(|(name, sums)| (vec![("tenant", name.clone())], number(sums) as f64));
         one.collect::<Vec<_>>()
     };
     let clients = series(|sums| sums.clients);

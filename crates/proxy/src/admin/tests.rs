@@ -68,22 +68,8 @@ impl Bench {
             up: number == 0,
             release_version: "5.0.9".to_owned(),
         };
-        let state = ClusterState {
-            drained: Vec::new(),
-            modes: None,
-            generation: 3,
-            routing: Arc::new(RoutingTable::build(vec![node(0), node(1)], vec![], vec![], local)),
-            protocol_version_max: 5,
-            authenticator: None,
-            cluster_name: "test".to_owned(),
-            release_version: "5.0.9".to_owned(),
-            cql_version: "3.4.7".to_owned(),
-            partitioner: "Murmur3Partitioner".to_owned(),
-            compressions: vec![],
-            datacentre: "dc1".to_owned(),
-            rack: "r".to_owned(),
-            schema_version: 1,
-        };
+        let routing = RoutingTable::build(vec![node(0), node(1)], vec![], vec![], local);
+        let state = ClusterState { generation: 3, ..ClusterState::of_test(routing) };
         self.ring.send_replace(Some(Arc::new(state)));
         self.control.connected.set(1);
     }

@@ -67,6 +67,27 @@ impl ClusterState {
             .iter()
             .any(|id| self.routing.node(*id).is_some_and(|node| node.host_id == host_id))
     }
+
+    /// The first state of a ring without logins, for tests.
+    #[cfg(test)]
+    pub(crate) fn of_test(routing: RoutingTable) -> Self {
+        Self {
+            generation: 1,
+            routing: Arc::new(routing),
+            protocol_version_max: 5,
+            authenticator: None,
+            cluster_name: "test".to_owned(),
+            release_version: "5.0.9".to_owned(),
+            cql_version: "3.4.7".to_owned(),
+            partitioner: "Murmur3Partitioner".to_owned(),
+            compressions: vec![],
+            datacentre: "dc1".to_owned(),
+            rack: "r".to_owned(),
+            schema_version: 1,
+            drained: vec![],
+            modes: None,
+        }
+    }
 }
 
 /// A message of the control plane or the binary to a core's loop.

@@ -328,22 +328,7 @@ mod tests {
         let factor = Factor { all: 3, transient: 0 };
         let keyspace = Keyspace { name: "ks".to_owned(), replication: Replication::Simple(factor) };
         let nodes = (0..3).map(node).collect();
-        ClusterState {
-            drained: Vec::new(),
-            modes: None,
-            generation: 1,
-            routing: Arc::new(RoutingTable::build(nodes, vec![keyspace], vec![], Some("dc1"))),
-            protocol_version_max: 5,
-            authenticator: None,
-            cluster_name: "test".to_owned(),
-            release_version: "5.0.9".to_owned(),
-            cql_version: "3.4.7".to_owned(),
-            partitioner: "Murmur3Partitioner".to_owned(),
-            compressions: vec![],
-            datacentre: "dc1".to_owned(),
-            rack: "r".to_owned(),
-            schema_version: 1,
-        }
+        ClusterState::of_test(RoutingTable::build(nodes, vec![keyspace], vec![], Some("dc1")))
     }
 
     #[test]

@@ -126,12 +126,7 @@ fn a_large_claim_before_the_login_is_refused() {
 #[test]
 fn a_small_body_that_says_it_is_large_counts_as_what_it_says() {
     let mut testbed = Testbed::new();
-    let client = testbed.offender();
-    testbed.send(client, &bytes::startup(4, Some("lz4")));
-    testbed.scene.world.with(client, |client, _| client.expect_compression(Some(Algorithm::Lz4)));
-    testbed.answered(client, 1);
-    testbed.take_answers(client);
-    testbed.run_for(SECOND);
+    let client = compressing_client(&mut testbed);
     let plain = bytes::query(4, 0, &long_read(15 << 20))[9..].to_vec();
     let mut body = Vec::new();
     assert!(Compressor::new().compress(Algorithm::Lz4, &plain, &mut body) && body.len() < 70_000);
