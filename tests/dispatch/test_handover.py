@@ -310,6 +310,50 @@ def test_a_client_that_ends_its_direction_while_its_connection_is_away_has_all_a
     expect(moved.counted("dispatcher", "steered") > before, "no connection was moved")
 
 
+ASKS_FOR_THE_END = """
+import socket, sys
+address, port, size = sys.argv[1], *map(int, sys.argv[2:])
+with socket.create_connection((address, port), timeout=180) as connection:
+    # While no packet comes, its kernel asks each second whether the connection is still there.
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 1)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 1)
+    connection.sendall(b"GET /%d HTTP/1.1\\r\\nHost: a\\r\\n\\r\\n" % size)
+    stream = connection.makefile("rb")
+    received = stream.read(10_000)
+    connection.shutdown(socket.SHUT_WR)
+    head = received.index(b"\\r\\n\\r\\n") + 4
+    received += stream.read(head + size - len(received))
+    connection.settimeout(5)
+    try:
+        received += connection.recv(4096)
+    except TimeoutError:
+        print("has all but the end", file=sys.stderr, flush=True)
+        connection.settimeout(180)
+        received += connection.recv(4096)
+    sys.stdout.buffer.write(received[head:])
+"""
+
+
+@steady
+def test_a_client_that_the_end_of_its_answer_reaches_late_is_not_reset(moved):
+    """The connection stays with its agent until the client has acknowledged the end: any other host would answer it with a reset."""
+    size, before = 1_000_000, moved.counted("dispatcher", "steered")
+    moved.hosts.impair(0, 0, ends_of=moved.port)
+    try:
+        command = moved.hosts.on("client", [sys.executable, "-c", ASKS_FOR_THE_END, hosts.VIP, moved.port, size])
+        client = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        told = client.stderr.readline().decode()
+    finally:
+        moved.hosts.impair(0, 0)
+    received, more = client.communicate(timeout=600)
+    expect_whole(client.returncode, received, content_of(moved, size), told + more.decode())
+    expect(told == "has all but the end\n", told)
+    expect(moved.counted("dispatcher", "steered") > before, "no connection was moved")
+    # Nobody has it any more.
+    until(lambda: not moved.away(), "the connection is over")
+
+
 class MostlyRelayed(Moved):
     """The second agent hands nothing over."""
 

@@ -87,15 +87,16 @@ class Hosts:
             finally:
                 enter(here)
 
-    def impair(self, lost: int, doubled: int) -> None:
-        """Loses, or sends twice, this many of a hundred packets on their way out of any host; 0 and 0 end that."""
+    def impair(self, lost: int, doubled: int, ends_of: int = 0) -> None:
+        """Loses, or sends twice, this many of a hundred packets on their way out of any host, and loses each FIN from the port `ends_of`.
+        Zeros end that."""
         for host in self.all:
             subprocess.run(self.on(host, ["tc", "qdisc", "del", "dev", "eth0", "clsact"]), capture_output=True, check=False)
-        if not lost and not doubled:
+        if not lost and not doubled and not ends_of:
             return
         made = self.pins.with_name("impair.o")
         include = f"-I/usr/include/{os.uname().machine}-linux-gnu"
-        run(f"clang -O2 -g -Wall -Werror -target bpf -mcpu=v3 {include} -DLOST={lost} -DDOUBLED={doubled} -c {ROOT}/bpf/impair.bpf.c -o {made}")
+        run(f"clang -O2 -g -Wall -Werror -target bpf -mcpu=v3 {include} -DLOST={lost} -DDOUBLED={doubled} -DENDS_OF={ends_of} -c {ROOT}/bpf/impair.bpf.c -o {made}")
         for host in self.all:
             for command in (["tc", "qdisc", "add", "dev", "eth0", "clsact"],
                             ["tc", "filter", "add", "dev", "eth0", "egress", "bpf", "da", "obj", made, "sec", "classifier"]):

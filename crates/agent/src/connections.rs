@@ -40,8 +40,8 @@ impl AgentSink for Sink<'_> {
         self.packet_filter.own(flow, lease_ms);
     }
 
-    fn let_end(&mut self, flow: Flow) {
-        self.packet_filter.let_end(flow, limits::END_MS);
+    fn let_end(&mut self, flow: Flow, lease_ms: u64) {
+        self.packet_filter.let_end(flow, lease_ms);
     }
 
     fn disown(&mut self, flow: Flow) {
@@ -54,6 +54,10 @@ impl AgentSink for Sink<'_> {
 
     fn freeze(&mut self, flow: Flow) {
         self.wanted.push_back(Wanted::Freeze(flow));
+    }
+
+    fn end(&mut self, flow: Flow) {
+        self.wanted.push_back(Wanted::End(flow));
     }
 
     fn start(&mut self, flow: Flow, session: SessionId, ticket: Ticket, answer_sent: u64) {
@@ -244,19 +248,20 @@ pub(crate) fn drained(agent: &mut Agent, io: &mut Io, key: usize) {
     }
 }
 
-/// Notes how many bytes of its answer the client has not acknowledged. Until it has all, the
-/// connection stays: an acknowledgement that arrives while the connection is nowhere would be lost,
+/// Notes how many bytes of its answer, or of the end behind it, the client has not acknowledged.
+/// Until it has all, the connection stays: an acknowledgement that arrives while the connection is nowhere would be lost,
 /// and the answer's end would stall until a timer resends it.
 pub(crate) fn unacknowledged(agent: &mut Agent, io: &mut Io, key: usize, bytes: usize) {
     let Some(taken) = agent.taken.get_mut(key) else { return };
     let Some(tail) = &mut taken.tail else { return };
-    let (flow, sent, is_out) = (taken.flow, taken.sent, taken.is_out);
+    let (flow, sent, is_out, is_ending) = (taken.flow, taken.sent, taken.is_out, taken.is_ending);
     let before = std::mem::replace(&mut tail.bytes, bytes);
     if bytes == 0 {
         taken.tail = None;
-        return with(agent, io, |moves, now_ms, sink| match is_out {
-            true => moves.delivered(now_ms, flow, sent, sink),
-            false => moves.answer_failed(now_ms, flow, sent, sink),
+        return with(agent, io, |moves, now_ms, sink| match (is_ending, is_out) {
+            (true, _) => moves.end_acknowledged(now_ms, flow, sink),
+            (false, true) => moves.delivered(now_ms, flow, sent, sink),
+            (false, false) => moves.answer_failed(now_ms, flow, sent, sink),
         });
     }
     // The delay grows with the time waited, so few checks are needed.

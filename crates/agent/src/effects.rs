@@ -10,9 +10,8 @@ use shunt_reactor::{CloseReason, ConnId, Io};
 use shunt_wire::http1::Framing;
 use tracing::warn;
 
-use crate::limits;
 use crate::metrics::{Left, Way, Why};
-use crate::state::{Agent, Exchange, Peer, Stage, Taken, Wanted};
+use crate::state::{Agent, Exchange, Peer, Stage, Tail, Taken, Wanted};
 use crate::{answer, ask, connections, link, offers, request};
 
 /// Carries out all queued work, in order; doing so may queue more.
@@ -31,6 +30,15 @@ fn carry_out(agent: &mut Agent, io: &mut Io, wanted: Wanted) {
                 // Retries of a connection with bytes in flight keep the first time.
                 taken.leaves_ns.get_or_insert(io.now_ns());
                 io.freeze(taken.conn);
+            }
+        }
+        Wanted::End(flow) => {
+            if let Some(taken) = agent.of_flow.get(&flow).and_then(|key| agent.taken.get_mut(*key))
+            {
+                taken.is_ending = true;
+                taken.tail = Some(Tail { bytes: usize::MAX, look_ns: u64::MAX });
+                io.end_output(taken.conn);
+                io.ask_unacknowledged(taken.conn);
             }
         }
         Wanted::Start(flow, (_, ticket), _) if agent.options.protocol == Protocol::Cql => {
@@ -105,6 +113,7 @@ fn restore(
         is_broken_off: false,
         is_arriving: true,
         has_ended: false,
+        is_ending: false,
         writes: 0,
         since_ns: io.now_ns(),
         tail: None,
@@ -127,10 +136,7 @@ fn close(agent: &mut Agent, io: &mut Io, flow: Flow, how: Close) {
             io.abort(taken.conn);
             ask::from_now_on(agent, io, &taken);
         }
-        Close::InOrder => {
-            agent.packet_filter.let_end(flow, limits::END_MS);
-            io.close(taken.conn);
-        }
+        Close::InOrder => io.close(taken.conn),
         Close::Silent => {
             // The connection is frozen, and its state dropped.
             agent.set_peer(taken.conn, Peer::ToBeDropped);

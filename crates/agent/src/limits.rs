@@ -35,9 +35,6 @@ pub(crate) const LINK_BACKLOG_BYTES_LOW: usize = LINK_BACKLOG_BYTES_MAX / 4;
 /// of it. Milliseconds.
 pub(crate) const CQL_IDLE_MS: u64 = 80;
 
-/// Time for which a connection that its client has ended may still send; its FIN leaves behind the
-/// queued bytes. Milliseconds.
-pub(crate) const END_MS: u64 = 5_000;
 /// Clients probed at a time so that they learn of their connections' end; others are not probed.
 pub(crate) const ASKED_MAX: usize = 4_096;
 /// Probes per client, the first at once: they outlast any steering entry that sends the client's

@@ -10,8 +10,8 @@ pub trait PacketFilter: Send + fmt::Debug {
     fn expect(&mut self, flow: Flow, lease_ms: u64);
     /// Lets the client's packets reach the connection for this long; repeat the call to renew.
     fn own(&mut self, flow: Flow, lease_ms: u64);
-    /// Lets this end's reply to the client's FIN out for this long. This end may not send a FIN on
-    /// its own: the connection might be another host's then.
+    /// Does the same as `own`, and lets this end's reply to the client's FIN out. This end may not
+    /// send a FIN on its own: the connection might be another host's then.
     fn let_end(&mut self, flow: Flow, lease_ms: u64);
     /// Removes the entry: the connection is not here, and none of its packets leave.
     fn disown(&mut self, flow: Flow);

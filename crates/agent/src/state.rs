@@ -112,11 +112,13 @@ pub(crate) struct Taken {
     pub(crate) is_arriving: bool,
     /// The client has ended its direction.
     pub(crate) has_ended: bool,
+    /// This side's direction is ended as well.
+    pub(crate) is_ending: bool,
     /// Writes to the connection at the last check.
     pub(crate) writes: u64,
     /// Time of arrival.
     pub(crate) since_ns: u64,
-    /// Unacknowledged end of the answer; present once the answer is out.
+    /// Unacknowledged end of the answer, or of the connection; present once the answer is out.
     pub(crate) tail: Option<Tail>,
     /// Time at which the answer was offered.
     pub(crate) offered_ns: Option<u64>,
@@ -143,6 +145,8 @@ pub(crate) enum Wanted {
     /// Restore this connection, for the answer that was offered.
     Restore(Flow, Box<Frozen>, Option<(SessionId, Ticket)>),
     Freeze(Flow),
+    /// End this side's direction.
+    End(Flow),
     /// Send the answer, from this byte on.
     Start(Flow, (SessionId, Ticket), u64),
     Relay(SessionId, Ticket),

@@ -66,6 +66,8 @@ pub(crate) struct Connection {
     pub(crate) accepted: bool,
     /// True if the peer has announced the end of its stream.
     pub(crate) peer_ended: bool,
+    /// True if the service has ended its own direction, and keeps the connection.
+    pub(crate) output_ended: bool,
     /// True while `output` waits, because part of it is incomplete.
     pub(crate) held: bool,
     /// True if the service has taken the unsent bytes with the sent log: none of them may be sent

@@ -292,6 +292,7 @@ impl Io {
         connection.generation = connection.generation.wrapping_add(1);
         connection.notify = false;
         (connection.paused, connection.keeps_end, connection.end_kept) = (false, false, false);
+        connection.output_ended = false;
         connection.input_start = 0;
         let input = std::mem::take(&mut connection.input);
         let log = connection.log.take();

@@ -275,6 +275,20 @@ impl Io {
         }
     }
 
+    /// Ends this side's direction of the stream and keeps the connection, whose output must all be
+    /// with the kernel. Until the peer has acknowledged the end,
+    /// [`ask_unacknowledged`](Io::ask_unacknowledged) counts it as one byte more. A socket that is
+    /// broken counts 0, and no other event tells: the caller asks, and closes the connection.
+    pub fn end_output(&mut self, conn: ConnId) {
+        if let Some(connection) = self.get_mut(conn)
+            && connection.state == State::Open
+        {
+            debug_assert_eq!(connection.backlog(), 0, "the end would overtake output");
+            connection.output_ended = true;
+            self.commands.push(Command::Shutdown { index: conn.index });
+        }
+    }
+
     /// True if the end of the peer's stream was seen, and [kept](Io::keep_end).
     #[inline]
     pub fn has_ended(&self, conn: ConnId) -> bool {

@@ -97,7 +97,8 @@ pub enum Close {
     /// that gets the client's packets, never from this one: the owner may have given the connection
     /// to another host.
     Reset,
-    /// By a FIN: the client has its whole answer, and has ended its direction.
+    /// Without a packet: the client has its whole answer, and both ends have acknowledged the
+    /// other's FIN.
     InOrder,
     /// Without a packet: another host has the connection, or none, and the client learns of it
     /// elsewhere.
@@ -112,8 +113,8 @@ pub trait AgentSink {
     fn expect(&mut self, flow: Flow, lease_ms: u64);
     /// Lets the client's packets reach the connection here for this time. Repeat the call to renew.
     fn own(&mut self, flow: Flow, lease_ms: u64);
-    /// Lets the reply to the client's FIN out.
-    fn let_end(&mut self, flow: Flow);
+    /// Does the same as [`AgentSink::own`], and lets the reply to the client's FIN out.
+    fn let_end(&mut self, flow: Flow, lease_ms: u64);
     /// Removes the entry: the connection is not here, no packet reaches this host, and none leaves.
     fn disown(&mut self, flow: Flow);
     /// Restores the connection and then calls [`Agent::restored`]. No byte of the answer may go out
@@ -122,6 +123,9 @@ pub trait AgentSink {
     /// Freezes the connection and then calls [`Agent::frozen`], unless it ends first
     /// ([`Agent::client_gone`]).
     fn freeze(&mut self, flow: Flow);
+    /// Ends this side's direction and then calls [`Agent::end_acknowledged`], unless the connection
+    /// ends first ([`Agent::client_gone`]).
+    fn end(&mut self, flow: Flow);
     /// Sends the offered answer on this connection, from this byte on.
     fn start(&mut self, flow: Flow, session: SessionId, ticket: Ticket, answer_sent: u64);
     /// Relays the answer, within the credit of the exchange.
@@ -158,6 +162,10 @@ enum Stage {
     Done { answer_sent: u64, is_complete: bool },
     /// Still in the loop; its packets no longer reach it.
     Freezing { answer_sent: u64, is_complete: bool },
+    /// At the agent; its answer is out, the client has ended its direction, and the agent ends the
+    /// other. The client's packets must come here until it has acknowledged that: elsewhere a reset
+    /// answers them, and takes the end of the answer away from a client that still reads.
+    Ending { answer_sent: u64 },
     /// Nowhere. Once one process of the owner has been offered it, no other may get it.
     Returning { copy: Frozen, answer_sent: u64, is_complete: bool, told: Option<Instance> },
 }

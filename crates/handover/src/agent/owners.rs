@@ -239,9 +239,11 @@ impl Agent {
                 let answer_sent = *answer_sent;
                 self.ended(now_ms, flow, Ending::TimedOut, answer_sent, sink);
             }
-            Some(Stage::Sending | Stage::Done { .. }) => {
+            Some(Stage::Sending | Stage::Done { .. } | Stage::Ending { .. }) => {
                 let answer_sent = match self.moves.get(&flow).map(|known| &known.stage) {
-                    Some(Stage::Done { answer_sent, .. }) => *answer_sent,
+                    Some(Stage::Done { answer_sent, .. } | Stage::Ending { answer_sent }) => {
+                        *answer_sent
+                    }
                     _ => 0,
                 };
                 sink.disown(flow);
@@ -255,6 +257,7 @@ impl Agent {
     fn renew(&mut self, now_ms: u64, flow: Flow, sink: &mut impl AgentSink) {
         match self.moves.get(&flow).map(|known| &known.stage) {
             Some(Stage::Sending | Stage::Done { .. }) => sink.own(flow, self.limits.lease_ms),
+            Some(Stage::Ending { .. }) => sink.let_end(flow, self.limits.lease_ms),
             Some(_) => sink.expect(flow, self.limits.lease_ms),
             None => return,
         }

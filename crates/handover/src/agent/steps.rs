@@ -156,7 +156,7 @@ impl Agent {
             match reason {
                 // The client's FIN came through the owner's host and this one: the connection does
                 // not go on elsewhere.
-                Ending::Client => sink.let_end(flow),
+                Ending::Client => sink.let_end(flow, crate::limits::END_MS),
                 _ => sink.disown(flow),
             }
             self.ended(now_ms, flow, reason, answer_sent, sink);
@@ -206,9 +206,10 @@ impl Agent {
                 sink.own(flow, self.limits.lease_ms);
                 if why == NotFrozen::NotEstablished && is_complete {
                     // The client has ended its direction and has its whole answer.
-                    sink.disown(flow);
-                    sink.close(flow, Close::InOrder);
-                    return self.ended(now_ms, flow, Ending::Client, answer_sent, sink);
+                    known.stage = Stage::Ending { answer_sent };
+                    self.deadlines.set(Due::Wait(flow), now_ms + self.limits.stall_ms);
+                    sink.let_end(flow, self.limits.lease_ms);
+                    return sink.end(flow);
                 }
                 if is_over {
                     sink.disown(flow);
@@ -218,6 +219,17 @@ impl Agent {
                 // Bytes in flight will come to rest a little later.
                 self.deadlines.set(Due::Wait(flow), now_ms + again_ms);
             }
+        }
+    }
+
+    /// The client has acknowledged this side's end of the connection.
+    pub fn end_acknowledged(&mut self, now_ms: u64, flow: Flow, sink: &mut impl AgentSink) {
+        if let Some(Stage::Ending { answer_sent }) = self.moves.get(&flow).map(|known| &known.stage)
+        {
+            let answer_sent = *answer_sent;
+            sink.disown(flow);
+            sink.close(flow, Close::InOrder);
+            self.ended(now_ms, flow, Ending::Client, answer_sent, sink);
         }
     }
 
@@ -290,7 +302,9 @@ impl Agent {
         self.free(known.offer);
         let is_complete = matches!(
             known.stage,
-            Stage::Done { is_complete: true, .. } | Stage::Freezing { is_complete: true, .. }
+            Stage::Done { is_complete: true, .. }
+                | Stage::Freezing { is_complete: true, .. }
+                | Stage::Ending { .. }
         );
         let ended = Ended { from: known.from, reason, answer_sent, is_complete };
         let key = (known.owner, known.ticket);

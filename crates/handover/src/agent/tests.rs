@@ -29,8 +29,12 @@ impl AgentSink for Said {
         self.done.push("own".into());
     }
 
-    fn let_end(&mut self, _: Flow) {
+    fn let_end(&mut self, _: Flow, _: u64) {
         self.done.push("let end".into());
+    }
+
+    fn end(&mut self, _: Flow) {
+        self.done.push("end".into());
     }
 
     fn disown(&mut self, _: Flow) {
@@ -279,6 +283,14 @@ fn a_client_that_has_no_more_to_say_is_closed_in_order_only_if_it_has_the_whole_
         }
         assert_eq!(said.done.last().map(String::as_str), Some("freeze"));
         agent.frozen(0, flow(1), Err(NotFrozen::NotEstablished), &mut said);
+        if is_whole {
+            // The client's packets come here until it has acknowledged the end.
+            assert_eq!(said.done[said.done.len() - 2..], ["let end", "end"]);
+            agent.tick(AgentLimits::default().lease_ms / 3, &mut said);
+            assert_eq!(said.done.last().map(String::as_str), Some("let end"));
+            assert!(!matches!(said.last(), Some(Message::Closed { .. })), "it is not over");
+            agent.end_acknowledged(1, flow(1), &mut said);
+        }
         assert_eq!(said.done.last().map(String::as_str), Some(how));
         assert!(
             matches!(said.last(), Some(Message::Closed { reason: told, is_complete, .. }) if *told == reason && *is_complete == is_whole)

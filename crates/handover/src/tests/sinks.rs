@@ -165,8 +165,12 @@ impl AgentSink for AtAgent<'_> {
         self.guarded(Guard::Owned, lease_ms);
     }
 
-    fn let_end(&mut self, _: Flow) {
-        self.world.hosts[self.host].guard = None;
+    fn let_end(&mut self, _: Flow, lease_ms: u64) {
+        self.guarded(Guard::Owned, lease_ms);
+    }
+
+    fn end(&mut self, _: Flow) {
+        self.world.violate("an agent ends what its client has not ended");
     }
 
     fn disown(&mut self, _: Flow) {

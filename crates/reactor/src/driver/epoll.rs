@@ -230,8 +230,12 @@ impl Epoll {
         service: &mut S,
     ) {
         if flags.intersects(EventFlags::HUP | EventFlags::ERR) {
-            io.ended(index, CloseReason::Reset, service);
-            // Get no more events until the socket is closed at the end of the turn.
+            // Both directions of a connection that the service has ended are over, which is no
+            // failure.
+            if !io.connections[index as usize].output_ended {
+                io.ended(index, CloseReason::Reset, service);
+            }
+            // Get no more events until the socket is closed.
             self.set_interest(io, index, Interest::default());
         } else {
             let interest = self.sockets[index as usize].interest;

@@ -81,9 +81,13 @@ impl Mover {
     }
 }
 
-/// Bytes of a connection in the kernel that its peer has not acknowledged; 0 for a broken one.
+/// Bytes of a connection in the kernel that its peer has not acknowledged, with its end; 0 for a
+/// broken one.
 pub(crate) fn unacknowledged(socket: &OwnedFd) -> usize {
-    repair::send_queue_bytes(socket).map_or(0, |(all, _)| all)
+    let bytes = repair::send_queue_bytes(socket).map_or(0, |(all, _)| all);
+    // A reset leaves the count as it was.
+    let is_over = bytes > 0 && repair::info(socket).is_ok_and(|info| info.is_closed());
+    if is_over { 0 } else { bytes }
 }
 
 /// The part of a loop's state that concerns moving.

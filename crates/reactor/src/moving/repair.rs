@@ -17,6 +17,8 @@ const ON: i32 = 1;
 
 /// `TCP_ESTABLISHED` of the kernel's `enum`.
 const ESTABLISHED: u8 = 1;
+/// `TCP_CLOSE` of the same.
+const CLOSED: u8 = 7;
 /// `TCP_CLOSE_WAIT` of the same.
 const CLOSE_WAIT: u8 = 8;
 /// Flags of `tcpi_options`.
@@ -60,6 +62,11 @@ impl Info {
     /// True if the peer has ended its direction.
     pub(super) fn is_half_closed(self) -> bool {
         self.state == CLOSE_WAIT
+    }
+
+    /// True if the kernel has no connection any more.
+    pub(super) fn is_closed(self) -> bool {
+        self.state == CLOSED
     }
 
     pub(super) fn has_timestamps(self) -> bool {

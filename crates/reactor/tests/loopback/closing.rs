@@ -20,6 +20,7 @@ for_each_driver!(
     the_loop_ends_while_a_send_is_stuck,
     a_write_to_a_dead_peer_is_noticed_once,
     a_kept_end_of_the_stream_ends_nothing,
+    an_end_of_the_output_is_acknowledged_and_closes_nothing,
     answers_reach_a_half_closed_peer,
     no_callback_after_the_services_own_close,
     a_stale_id_reaches_nobody,
@@ -303,6 +304,43 @@ fn a_kept_end_of_the_stream_ends_nothing(choice: IoChoice) {
     }
     server.core.post(2);
     assert_eq!(client.read(&mut [0]).unwrap(), 0);
+    assert!(told.try_recv().is_err(), "it was not told of the end");
+}
+
+/// The service learns that the peer has its end, and hears of nothing else.
+fn an_end_of_the_output_is_acknowledged_and_closes_nothing(choice: IoChoice) {
+    let mut conns = Vec::new();
+    let (handler, told) = reporting(move |io, event, tell| {
+        match event {
+            Event::Accepted(conn, _) => {
+                io.keep_end(conn);
+                conns.push(conn);
+                tell(Ok(usize::MAX));
+            }
+            Event::Mail(0) => tell(Ok(usize::from(io.has_ended(conns[0])))),
+            Event::Mail(1) => io.end_output(conns[0]),
+            Event::Mail(2) => io.ask_unacknowledged(conns[0]),
+            Event::Mail(_) => io.close(conns[0]),
+            Event::Unacknowledged(_, bytes) => tell(Ok(bytes)),
+            Event::Closed(_, reason) => tell(Err(reason)),
+            _ => {}
+        }
+        0
+    });
+    let server = Server::start(choice, handler);
+    let mut client = server.connect();
+    assert_eq!(next(&told), Ok(usize::MAX));
+    let ask = |question| {
+        server.core.post(question);
+        next(&told)
+    };
+    client.shutdown(std::net::Shutdown::Write).unwrap();
+    until("the end of the stream", || ask(0) == Ok(1));
+    server.core.post(1);
+    assert_eq!(client.read(&mut [0]).unwrap(), 0);
+    until("the acknowledgement of the end", || ask(2) == Ok(0));
+    assert_eq!(ask(0), Ok(1), "it is still there");
+    server.core.post(3);
     assert!(told.try_recv().is_err(), "it was not told of the end");
 }
 
