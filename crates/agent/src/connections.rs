@@ -249,8 +249,8 @@ pub(crate) fn drained(agent: &mut Agent, io: &mut Io, key: usize) {
 }
 
 /// Notes how many bytes of its answer, or of the end behind it, the client has not acknowledged.
-/// Until it has all, the connection stays: an acknowledgement that arrives while the connection is nowhere would be lost,
-/// and the answer's end would stall until a timer resends it.
+/// Until it has all, the connection stays: an acknowledgement that arrives while the connection is
+/// nowhere would be lost, and the answer's end would stall until a timer resends it.
 pub(crate) fn unacknowledged(agent: &mut Agent, io: &mut Io, key: usize, bytes: usize) {
     let Some(taken) = agent.taken.get_mut(key) else { return };
     let Some(tail) = &mut taken.tail else { return };

@@ -81,7 +81,8 @@ pub const OFFER_MS: u64 = 10_000;
 pub const ORPHAN_MS: u64 = 15_000;
 /// Time for which an agent keeps a connection whose client takes nothing, milliseconds.
 pub const STALL_MS: u64 = 60_000;
-/// Time for which an agent lets its end of a connection out whose client has ended it, milliseconds.
+/// Time for which an agent lets its end of a connection out whose client has ended it,
+/// milliseconds.
 pub const END_MS: u64 = 5_000;
 /// Time for which an agent keeps a connection whose answer is out and whose client is silent,
 /// milliseconds.
