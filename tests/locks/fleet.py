@@ -40,6 +40,7 @@ NETWORK = os.environ.get("SHUNT_FLEET_NETWORK", "127.0.3")  # of the proxies and
 NOT_ASKED = ("Host has been marked down or removed", "Pool is shutdown")
 # What a proxy says that waited for other transactions as long as a query may take.
 NOT_DONE = "nothing was written, ask again"
+CHANGES_A_LOCK = re.compile(r"\s*(INSERT|UPDATE|DELETE)\b.*\bshunt\.", re.DOTALL)
 # For fleets whose nodes nobody stops: a late one loses no link.
 NODE_SILENCE = ["--node-silence-ms", "60000"]
 # Of the protocol, which clients use of whom it does not matter otherwise.
@@ -208,10 +209,19 @@ def is_refused_by_all(error: NoHostAvailable) -> bool:
     # The driver notes the last error after it has raised this. Without any it had no host to ask.
     if not error.errors:
         time.sleep(0.5)
-    return all(
-        isinstance(one, IsBootstrappingErrorMessage) or str(one) in NOT_ASKED or NOT_DONE in str(one)
-        for one in list(error.errors.values())
-    )
+    return all(is_refusal(one) for one in list(error.errors.values()))
+
+
+def is_refusal(error) -> bool:
+    """The statement was certainly not executed."""
+    return isinstance(error, IsBootstrappingErrorMessage) or str(error) in NOT_ASKED or NOT_DONE in str(error)
+
+
+def lost_tries(future) -> list:
+    """What the driver knows of the tries of a statement that may have been executed, before the one that was answered. It
+    renews its connections when a proxy comes back, and sends what was under way on an old one to the next host. The answer
+    says nothing about a lock then: the first try may have changed it."""
+    return [one for one in list(future._errors.values()) if not is_refusal(one)]
 
 
 def insistent(session):
@@ -225,7 +235,11 @@ def insistent(session):
 
         def answer() -> list | None:
             try:
-                return [execute(statement, *arguments, **named)]
+                result = execute(statement, *arguments, **named)
+                lost = lost_tries(result.response_future)
+                if lost and CHANGES_A_LOCK.match(str(statement)):
+                    raise Late(f"{statement} may have been executed twice: {lost}")
+                return [result]
             except NoHostAvailable as error:
                 if not is_refused_by_all(error):
                     raise
