@@ -10,7 +10,7 @@
 use shunt_reactor::Io;
 use shunt_wire::cql::envelope::{HEADER_BYTES, Header};
 
-use crate::ids::LinkKey;
+use crate::ids::{LinkKey, LinkRef};
 use crate::link::links::{LinkAndNode, Links};
 use crate::link::{Kept, Link, LinkWriter, Pending, Purpose};
 use crate::retained::Retained;
@@ -25,8 +25,21 @@ pub(crate) fn send(
     pending: Pending,
     body: &[u8],
 ) -> bool {
-    let Some(LinkAndNode { link, node, dirty }) = links.get_with_node(key) else { return false };
-    let Some(stream) = link.streams.take_id(pending.purpose) else { return false };
+    send_under(links, retained, io, key, pending, body).is_some()
+}
+
+/// The same; returns the stream id of the link.
+#[inline(always)]
+pub(crate) fn send_under(
+    links: &mut Links,
+    retained: &mut Retained,
+    io: &mut Io,
+    key: LinkKey,
+    pending: Pending,
+    body: &[u8],
+) -> Option<u16> {
+    let LinkAndNode { link, node, dirty } = links.get_with_node(key)?;
+    let stream = link.streams.take_id(pending.purpose)?;
     if let Some(node) = node {
         node.in_flight += 1;
         node.metrics.bytes_out.add((HEADER_BYTES + body.len()) as u64);
@@ -41,8 +54,8 @@ pub(crate) fn send(
         length: body.len() as u32,
     };
     let offset = write(link, io, &header, client.id, pending.plan.alone, body);
-    let (is_query, is_probe) =
-        (pending.purpose == Purpose::Client, pending.purpose == Purpose::Heartbeat);
+    let is_query = matches!(pending.purpose, Purpose::Client | Purpose::Hedged { .. });
+    let is_probe = pending.purpose == Purpose::Heartbeat;
     let record = link.streams.put(stream, Pending { sent_ns: io.now_ns(), ..pending });
     // Write the record in place: building it elsewhere and copying it would stall the processor on
     // each query.
@@ -73,7 +86,11 @@ pub(crate) fn send(
     if link.is_crowded(io) {
         link.crowd(io, |kept| retained.length(kept));
     }
-    true
+    let at = LinkRef { key, conn: link.conn };
+    if links.lateness.is_on() {
+        links.lateness.watch(io, at, stream, &pending, body.len());
+    }
+    Some(stream)
 }
 
 /// Writes a request in the link's layout. Returns the offset of its body in the output buffer,

@@ -45,6 +45,6 @@ pub use unix::{AdminCql, ListenAddress, Mode, Owner};
 pub use validate::Problem;
 pub(crate) use validate::reaches;
 pub use values::{
-    Aggregate, Commit, Credentials, Handover, LogFormat, Multiget, Secret, Switch, Tls, Window,
-    default_cores,
+    Aggregate, Commit, Credentials, Handover, Hedge, LogFormat, Multiget, Secret, Switch, Tls,
+    Window, default_cores,
 };

@@ -150,7 +150,8 @@ impl Core {
         reports.traces.switch(options.config.otlp_endpoint.is_some());
         let cores = options.config.cores;
         let tenants = Tenants::new(options.index, cores, &options.config.tenant);
-        let has_tls = options.outgoing.nodes.is_some();
+        let mut links = Links::new(options.outgoing.nodes.is_some());
+        links.lateness.set(&options.config);
         Self {
             window: WindowControl::new(options.config.window_us),
             context: Context {
@@ -167,7 +168,7 @@ impl Core {
             },
             clients: Clients::new(tenants),
             router,
-            links: Links::new(has_tls),
+            links,
             retained: Retained::default(),
             retries: Retries::default(),
             fleet: FleetOwners {

@@ -32,7 +32,7 @@ use crate::plan::{After, Plan};
 use crate::query_end::End;
 use crate::reply::{self, Answer};
 use crate::retained::Retained;
-use crate::retry::{agreement, failure, refusals, unprepared};
+use crate::retry::{agreement, failure, hedge, refusals, unprepared};
 use crate::router::Router;
 use crate::slow_queries::capture;
 use crate::traces::{key::TraceKey, spans};
@@ -384,6 +384,12 @@ fn read_aggregate(core: &mut Core, io: &mut Io, at: LinkRef, header: &Header, bo
     }
 }
 
+/// True if the time of an answer counts for its node.
+fn is_timed(purpose: Purpose) -> bool {
+    let is_read = matches!(purpose, Purpose::Hedged { .. } | Purpose::Overtaken);
+    is_read || matches!(purpose, Purpose::Client | Purpose::Offered)
+}
+
 /// Handles one answer that the proxy must inspect.
 #[cold]
 fn take(core: &mut Core, io: &mut Io, at: LinkRef, answer: &Answer<'_>) {
@@ -400,14 +406,22 @@ fn take(core: &mut Core, io: &mut Io, at: LinkRef, answer: &Answer<'_>) {
     link.end_request(answer.stream, |kept| core.retained.length(kept));
     if let Some(node) = node {
         node.in_flight = node.in_flight.saturating_sub(1);
-        if matches!(pending.purpose, Purpose::Client | Purpose::Offered) {
+        if is_timed(pending.purpose) {
             node.metrics.latency_ns.record(io.now_ns().saturating_sub(pending.sent_ns));
         }
     }
-    if pending.purpose == Purpose::Orphan {
+    if matches!(pending.purpose, Purpose::Orphan | Purpose::Overtaken) {
         link.orphans = link.orphans.saturating_sub(1);
     }
     match pending.purpose {
+        Purpose::Hedged { .. } => {
+            if hedge::answered(core, io, at, &pending, answer) {
+                attribution::identify(core, io, at, &mut pending);
+                spans::note_link(core, at, &pending);
+                capture::answered(core, io, at, &pending, answer);
+                reply::pass_on(core, io, &pending, answer, Outcome::Ok);
+            }
+        }
         Purpose::Client => {
             attribution::identify(core, io, at, &mut pending);
             spans::note_link(core, at, &pending);
@@ -425,7 +439,7 @@ fn take(core: &mut Core, io: &mut Io, at: LinkRef, answer: &Answer<'_>) {
             link.probe_sent_ns = 0;
             upgrade::heard_offer(core, io, at.key, answer);
         }
-        Purpose::Spread | Purpose::Orphan => {}
+        Purpose::Spread | Purpose::Orphan | Purpose::Overtaken => {}
         Purpose::Reprepare { repair } => unprepared::answered(core, io, at.key, repair, answer),
     }
     core.retained.release(&mut core.links, io, at, pending.kept);

@@ -277,6 +277,21 @@ pub const OUTLIER_HOLDS_MAX: u32 = 10;
 /// First share of a node that starts slowly, of 255.
 pub const SLOW_START_SHARE: u8 = 26;
 
+/// Reads that a core watches at most; others are not hedged.
+pub const HEDGE_WATCHED_MAX: usize = 16_384;
+/// Longest request that is sent to a second node.
+pub const HEDGE_REQUEST_BYTES_MAX: usize = 16 << 10;
+/// Second reads that a core may save up for a burst.
+pub const HEDGE_BURST: u64 = 32;
+/// Shortest time between two looks at the watched reads.
+pub const HEDGE_LOOK_NS: u64 = 500_000;
+/// With `hedge = "p99"`, the time after which a read is late: at first, and its bounds.
+pub const HEDGE_FIRST_NS: u64 = 50_000_000;
+/// See [`HEDGE_FIRST_NS`].
+pub const HEDGE_LATE_MIN_NS: u64 = 500_000;
+/// See [`HEDGE_FIRST_NS`].
+pub const HEDGE_LATE_MAX_NS: u64 = SECOND_NS;
+
 /// Lines about failed logins that a core writes in a second; a quarter of them about one client's
 /// host. One role of one host has one.
 pub const LOGIN_FAILURE_LINES_PER_SECOND: usize = 16;

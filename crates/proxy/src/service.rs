@@ -25,12 +25,12 @@ use crate::handover::{Handover, agents, connections, links};
 use crate::ids::Ticket;
 use crate::intake;
 use crate::limits;
-use crate::link::{client_certificate, handshake, open, renewal, ring, waiting, watch};
+use crate::link::{client_certificate, handshake, lateness, open, renewal, ring, waiting, watch};
 use crate::locks::effects::perform;
 use crate::locks::status::report;
 use crate::locks::{self, foreign_rows, keeper as lock_keeper, rows, sweep};
 use crate::reply;
-use crate::retry::{agreement, lost_links, timeouts};
+use crate::retry::{agreement, hedge, lost_links, timeouts};
 use crate::tenants::waiting as tenants;
 use crate::transactions::modes::{self, rules};
 use crate::transactions::{self, pause, time};
@@ -57,6 +57,7 @@ const _: () = {
         drain::TIMER,
         review::TIMER,
         tenants::TIMER,
+        lateness::TIMER,
     ];
     let mut one = 0;
     while one < timers.len() {
@@ -151,6 +152,7 @@ impl Service for Core {
             drain::TIMER => drain::close_next(self, io),
             review::TIMER => review::go_on(self, io),
             tenants::TIMER => tenants::look(self, io),
+            lateness::TIMER => hedge::due(self, io),
             announce::TIMER => announce::go_on(self, io),
             events::TIMER => events::go_on(self, io),
             // The end of the turn finds the waiting clients.
@@ -217,6 +219,7 @@ impl Service for Core {
                 self.reports.traces.switch(config.otlp_endpoint.is_some());
                 let former = self.context.set_config(config);
                 self.clients.tenants.set(&self.context.config.tenant);
+                self.links.lateness.set(&self.context.config);
                 if former.identity != self.context.config.identity {
                     client_certificate::reloaded(self);
                 }

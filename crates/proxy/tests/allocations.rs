@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use allocation_counter::measure;
 use shunt_bench::stub::{AggregateLimits, Ring, Stub, StubOptions};
-use shunt_proxy::config::Config;
+use shunt_proxy::config::{Config, Hedge};
 use shunt_proxy::control::state::CoreMail;
 use shunt_proxy::core::{Core, CoreOptions};
 use shunt_proxy::metrics::{CoreMetrics, Outcome, Routing};
@@ -172,11 +172,13 @@ fn allocates_nothing(version: u8, compression: Option<Algorithm>, aggregate: boo
         let node = world.add("node", Stub::new(options));
         world.listen(node, *address);
     }
+    // Some layouts with watched reads, of which none is late, and some without.
+    let hedge = if version == 5 { Hedge::After { ms: 5 } } else { Hedge::Off };
     let metrics = Arc::new(CoreMetrics::new(0));
     let (control, _requests) = mpsc::channel(16);
     let core = Core::new(CoreOptions {
         index: 0,
-        config: Arc::new(Config::default()),
+        config: Arc::new(Config { hedge, ..Config::default() }),
         metrics: Arc::clone(&metrics),
         prepared: Arc::new(PreparedStore::new()),
         log_limits: Arc::default(),
@@ -225,6 +227,7 @@ fn allocates_nothing(version: u8, compression: Option<Algorithm>, aggregate: boo
     }
     assert!(metrics.outcomes.of(Outcome::Ok).get() >= QUERIES);
     assert_eq!(metrics.aggregated_frames.get() > 0, aggregate);
+    assert_eq!(metrics.hedge_after_ns.get() > 0, hedge != Hedge::Off, "reads are watched");
 }
 
 #[test]

@@ -6,6 +6,7 @@
 
 mod support;
 
+use shunt_proxy::config::Hedge;
 use shunt_proxy::control::state::CoreMail;
 use shunt_reactor::sim::{Random, SECOND, World, for_seeds};
 use shunt_wire::cql::compression::Algorithm;
@@ -35,6 +36,8 @@ fn drawn_scene(seed: u64) -> Scene {
     options.config.in_flight_max = if random.chance(0.3) { 4 } else { 1024 };
     options.config.client_backlog_bytes = if random.chance(0.5) { 2 << 10 } else { 1 << 20 };
     options.protocol_max = if random.chance(0.2) { 4 } else { 5 };
+    // Draws of its own: those of the other dimensions stay as they were.
+    (options.config.hedge, options.config.hedge_share_max) = drawn_hedge(seed);
     let (protocol_max, with_login) = (options.protocol_max, !options.credentials.is_empty());
     let mut scene = Scene::new(options);
     for _ in 0..1 + random.index(6) {
@@ -45,6 +48,18 @@ fn drawn_scene(seed: u64) -> Scene {
         scene.add_hostiles();
     }
     scene
+}
+
+/// Hedged reads of a seed: none, or so many that most races occur.
+fn drawn_hedge(seed: u64) -> (Hedge, u32) {
+    let mut random = Random::new(seed ^ 0x0068_6564_6765);
+    let hedge = match random.below(4) {
+        0 => Hedge::Off,
+        1 => Hedge::P99,
+        2 => Hedge::After { ms: 1 },
+        _ => Hedge::After { ms: 1 + random.below(300) },
+    };
+    (hedge, if random.chance(0.7) { 100 } else { 2 })
 }
 
 fn draw_client(client: &mut ClientOptions, mut random: Random, protocol_max: u8, with_login: bool) {

@@ -42,8 +42,7 @@ pub(crate) fn send(core: &mut Core, io: &mut Io, closing: &[ClientRef]) {
     for key in core.links.keys() {
         let Some(link) = core.links.get(key).filter(|link| !link.is_unused()) else { continue };
         let pending = link.streams.iter().map(|(_, pending)| pending);
-        let is_meant =
-            |one: &&Pending| one.purpose == Purpose::Client && contains(&busy, one.client);
+        let is_meant = |one: &&Pending| is_first(one.purpose) && contains(&busy, one.client);
         let pending: Vec<Pending> = pending.filter(is_meant).copied().collect();
         answer_requests(core, io, pending);
     }
@@ -62,6 +61,11 @@ pub(crate) fn send(core: &mut Core, io: &mut Io, closing: &[ClientRef]) {
     for client in busy {
         answer_own_work(core, io, client);
     }
+}
+
+/// True for a client's request. The second request of a hedged read has no answer of its own.
+fn is_first(purpose: Purpose) -> bool {
+    matches!(purpose, Purpose::Client | Purpose::Hedged { is_second: false, .. })
 }
 
 /// True if this client is among the sorted ones.

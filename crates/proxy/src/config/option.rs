@@ -15,7 +15,8 @@ use super::options::{Config, OPTIONS};
 use super::tenant::TenantList;
 use super::unix::{Mode, Owner};
 use super::values::{
-    Aggregate, Commit, Credentials, Handover, LogFormat, Multiget, Secret, Switch, Tls, Window,
+    Aggregate, Commit, Credentials, Handover, Hedge, LogFormat, Multiget, Secret, Switch, Tls,
+    Window,
 };
 pub(super) use text::AsText;
 
@@ -226,6 +227,7 @@ impl MaybeNumber for String {}
 impl MaybeNumber for IoChoice {}
 impl MaybeNumber for Aggregate {}
 impl MaybeNumber for Handover {}
+impl MaybeNumber for Hedge {}
 impl MaybeNumber for PathBuf {}
 impl MaybeNumber for Multiget {}
 impl MaybeNumber for LogFormat {}

@@ -19,14 +19,14 @@ use super::option::{default_value, options};
 use super::tenant::{self, TenantList};
 use super::unix::{AdminCql, ListenAddress, Mode, Owner};
 use super::values::{
-    Aggregate, Commit, Handover, LogFormat, Multiget, Secret, Switch, Tls, Window, default_cores,
+    Aggregate, Commit, Handover, Hedge, LogFormat, Multiget, Secret, Switch, Tls, Window,
+    default_cores,
 };
 use crate::limits;
 
 // The macro says which parts an entry has.
 options! {
     section "Addresses";
-
     /// Addresses that clients connect to
     listen: Listeners {
         kind: List<ListenAddress>, value: "ADDR", default: "127.0.0.1:9042",
@@ -80,7 +80,6 @@ options! {
     }
 
     section "TLS";
-
     /// TLS with clients: off, optional or required
     tls: Tls {
         kind: Tls, value: "WHEN", default: "off",
@@ -123,7 +122,6 @@ options! {
     }
 
     section "TLS to nodes";
-
     /// TLS to nodes: off or on
     node_tls: Switch {
         kind: Switch, value: "WHEN", default: "off",
@@ -160,7 +158,6 @@ options! {
     }
 
     section "HTTPS";
-
     /// Certificate of the admin pages and its intermediate certificates (PEM); switches TLS on
     admin_tls_certificate: Option<PathBuf> {
         kind: PathBuf, value: "FILE", default: None => "",
@@ -204,7 +201,6 @@ options! {
     }
 
     section "Ring";
-
     /// Datacentre of the nodes to use
     local_datacentre: Option<String> {
         kind: String, value: "NAME", default: None => "that of the contact points",
@@ -238,7 +234,6 @@ options! {
     }
 
     section "Event loop";
-
     /// Event loops, one thread each
     cores: usize {
         kind: usize, value: "N", default: default_cores() => "half of the CPUs, 1 to 8",
@@ -267,7 +262,6 @@ options! {
     }
 
     section "IN queries";
-
     /// Split prepared SELECTs with IN on the partition key: off or split
     multiget: Multiget {
         kind: Multiget, value: "HOW", default: "off",
@@ -280,7 +274,6 @@ options! {
     }
 
     section "Hand-over";
-
     /// Send large answers from nodes' hosts over the clients' own connections: off or auto
     handover: Handover {
         kind: Handover, value: "WHEN", default: "off",
@@ -343,7 +336,6 @@ options! {
     }
 
     section "Times";
-
     /// Deadline of a query
     query_timeout_ms: u64 {
         kind: Millis, value: "MS", default: "12000",
@@ -394,7 +386,6 @@ options! {
     }
 
     section "Slow nodes";
-
     /// Multiple of the other nodes' median time that makes a node an outlier; 0 disables
     outlier_latency_factor: u32 {
         kind: u32, value: "N", default: "4", allowed: Numbers(0, 1000), change: OnReload,
@@ -419,9 +410,18 @@ options! {
     slow_start_ms: u64 {
         kind: Millis, value: "MS", default: "30000", allowed: Numbers(0, DAY_MS), change: OnReload,
     }
+    /// Time after which a read of one key goes to another replica too: off, p99, or a fixed time
+    hedge: Hedge {
+        kind: Hedge, value: "WHEN", default: "off",
+        allowed: Form("`off`, `p99`, time", "p99"), change: OnReload,
+        manual: "`p99` is the time that one read in a hundred exceeds; see [hedged reads](slow-nodes.md#hedged-reads)",
+    }
+    /// Largest percentage of reads that go to another replica too
+    hedge_share_max: u32 {
+        kind: u32, value: "N", default: "2", allowed: Numbers(1, 100), change: OnReload,
+    }
 
     section "Limits";
-
     /// Most clients; the proxy refuses any beyond
     clients_max: usize {
         kind: usize, value: "N", default: "60000",
@@ -457,7 +457,6 @@ options! {
     }
 
     section "Locks and fleet";
-
     /// Fleet to join, created by `shunt fleet init`; locks and transactions need one
     fleet: Option<String> {
         kind: String, value: "NAME", default: None => "",
@@ -516,7 +515,6 @@ options! {
     }
 
     section "Logs";
-
     /// Level: error, warn, info, debug or trace; or directives, such as `info,shunt_proxy=debug`
     log: String {
         kind: String, value: "LEVEL", default: "info",
@@ -553,7 +551,6 @@ options! {
     }
 
     section "Traces";
-
     /// URL of the OpenTelemetry collector for spans of traced requests, or `off`
     otlp_endpoint: Option<Endpoint> {
         kind: Collector, value: "URL", default: "off",
@@ -580,7 +577,6 @@ options! {
 
     // The last sections: in a file, options behind a table would belong to it.
     section "Identities";
-
     /// Logins with nodes of clients that a certificate identifies
     identity: Identities {
         kind: Identities, value: "TABLE", default: Identities::default() => "",
@@ -589,7 +585,6 @@ options! {
     }
 
     section "Tenants";
-
     /// Groups of clients with limits of their own
     tenant: TenantList {
         kind: TenantList, value: "TABLE", default: TenantList::default() => "",

@@ -5,7 +5,7 @@ use std::fmt;
 use shunt_reactor::IoChoice;
 use shunt_tls::{ClientAuth, Verify};
 
-use super::kinds::{Kind, Micros};
+use super::kinds::{Kind, Micros, Millis};
 
 /// Delay of a turn of the event loop that gathers more work (`docs/internals/reactor.md`, "the
 /// window").
@@ -33,6 +33,42 @@ impl Kind for Window {
 
     fn from_number(number: i64) -> Option<Self> {
         Micros::from_number(number).map(|us| Self::Fixed { us: us.0 })
+    }
+}
+
+/// Time after which a read is late and goes to another node too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hedge {
+    /// No read goes to two nodes.
+    Off,
+    /// The time that one read in a hundred exceeds.
+    P99,
+    /// Always this long.
+    After {
+        /// Milliseconds; at least 1.
+        ms: u64,
+    },
+}
+
+impl Kind for Hedge {
+    const EXPECTED: &'static str = "\"off\", \"p99\", or a time from 1ms to 1min such as \"20ms\"";
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        match text {
+            "off" => Ok(Self::Off),
+            "p99" => Ok(Self::P99),
+            _ => match Millis::from_text(text)?.0 {
+                ms @ 1..=60_000 => Ok(Self::After { ms }),
+                _ => Err(String::new()),
+            },
+        }
+    }
+
+    fn from_number(number: i64) -> Option<Self> {
+        u64::try_from(number)
+            .ok()
+            .filter(|ms| (1..=60_000).contains(ms))
+            .map(|ms| Self::After { ms })
     }
 }
 

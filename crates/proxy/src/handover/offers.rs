@@ -60,7 +60,7 @@ pub(crate) fn offered(core: &mut Core, io: &mut Io, at: LinkRef, answer: &Answer
     ];
     let why = against.into_iter().find(|(speaks_against, _)| *speaks_against).map(|(_, why)| why);
     let (Some(client), Some(flow), None) = (client, flow, why) else {
-        if pending.purpose == Purpose::Orphan {
+        if matches!(pending.purpose, Purpose::Orphan | Purpose::Overtaken) {
             // An empty answer frees its stream id.
             agent.send(io, ticket, &Message::Cancel);
         } else {

@@ -6,7 +6,8 @@ use shunt_reactor::Io;
 use crate::client::Stall;
 use crate::core::Core;
 use crate::ids::LinkKey;
-use crate::link::{Link, Purpose, Role, Step};
+use crate::link::streams::Leg;
+use crate::link::{Link, Purpose, Role, Step, legs};
 use crate::retry::LostRequests;
 
 /// Retires a link: no new queries on it; it closes when those in flight are answered. Returns true
@@ -49,6 +50,10 @@ pub(super) fn forget(core: &mut Core, io: &mut Io, key: LinkKey) {
     detach(core, key, &link);
     core.clients.unstall_all(&core.context.metrics, link.take_waiting(), Stall::LINK);
     core.retries.linked.extend(link.on_ready.drain(..).map(|repair| (repair, false)));
+    for (stream, pending) in link.streams.iter() {
+        let own = Leg { link: key, stream };
+        legs::end(&mut core.links, &core.context.metrics, own, pending.purpose);
+    }
     let mut requests = link.streams.take_all();
     requests.retain(|pending| {
         let goes_on = matches!(pending.purpose, Purpose::Client | Purpose::Reprepare { .. });

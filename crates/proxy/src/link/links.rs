@@ -12,6 +12,7 @@ use slab::Slab;
 use crate::ids::{LinkKey, LinkRef};
 use crate::limits;
 use crate::link::allowance::Allowance;
+use crate::link::lateness::Lateness;
 use crate::link::outliers::Outliers;
 use crate::link::{Link, LinkWriter, NodeState, Openings, Step};
 use crate::metrics::GivenUp;
@@ -32,6 +33,8 @@ pub(crate) struct Links {
     pub(crate) has_reduced: bool,
     /// Number of the last choice while a node has less than its full share.
     turn: Cell<u8>,
+    /// Reads that may be hedged.
+    pub(crate) lateness: Lateness,
     pub(crate) health: Health,
     /// Links with something to complete before this turn's flush.
     pub(crate) dirty: Vec<LinkKey>,
@@ -66,6 +69,7 @@ impl Links {
             outliers: Outliers::default(),
             has_reduced: false,
             turn: Cell::new(0),
+            lateness: Lateness::default(),
             health: Health::new(base, max),
             dirty: Vec::new(),
             reopening: Vec::new(),

@@ -5,7 +5,8 @@
 //! and gives up those that break, [`client_certificate`] judges those whose certificate a node may
 //! have refused ([`certificate_ends`] counts them), [`watch`] probes them, [`upgrade`] moves them
 //! to the port where a node takes aggregated frames, [`renewal`] replaces those with old
-//! certificates, [`ring`] follows the ring. [`judgement`] finds nodes that are [`outliers`].
+//! certificates, [`ring`] follows the ring. [`judgement`] finds nodes that are [`outliers`], and
+//! [`lateness`] reads that are late.
 //! [`streams`] remembers the requests in flight on a link; [`pool`] defines who may share it,
 //! [`pools`] assigns pools, [`verdict`] is a node's refusal, [`refusal`] closes the clients that no
 //! node takes any more. Clients share a crowded link ([`shares`]) and wait for it ([`waiting`]).
@@ -21,6 +22,8 @@ pub(crate) mod closing;
 pub(crate) mod handshake;
 pub(crate) mod identity;
 pub(crate) mod judgement;
+pub(crate) mod lateness;
+pub(crate) mod legs;
 pub(crate) mod lifecycle;
 pub(crate) mod links;
 pub(crate) mod open;

@@ -8,7 +8,7 @@
 //! 0 is never given out: Cassandra uses stream 0 for errors about a request whose stream id it has
 //! not read.
 
-use crate::ids::{ClientRef, PoolId, TenantKey, Ticket};
+use crate::ids::{ClientRef, LinkKey, PoolId, TenantKey, Ticket};
 use crate::limits::{LINK_RESERVE_PARTS, STREAMS_PER_CONNECTION_MAX};
 use crate::plan::Plan;
 use crate::traces::key::TraceKey;
@@ -24,11 +24,24 @@ pub(crate) enum Kept {
     Copy { key: u32 },
 }
 
+/// The place of one of the two requests of a hedged read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Leg {
+    pub(crate) link: LinkKey,
+    pub(crate) stream: u16,
+}
+
 /// The purpose of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// A client's request; the answer goes to the client.
     Client,
+    /// A client's read that another node has, too ([`crate::retry::hedge`]); the client gets the
+    /// first answer. The fields name the other request: not a [`Leg`], which would take more room.
+    Hedged { link: LinkKey, stream: u16, is_second: bool },
+    /// Such a read to which the other node has answered first: the id stays taken until this node
+    /// answers too.
+    Overtaken,
     /// OPTIONS, to see whether the node is alive.
     Heartbeat,
     /// PREPARE on a node that has not seen the statement yet, ahead of need; no client waits for
@@ -40,6 +53,16 @@ pub(crate) enum Purpose {
     Offered,
     /// Timed out: answered already; the id stays taken until the node answers too.
     Orphan,
+}
+
+impl Purpose {
+    /// The other request of a hedged read.
+    pub(crate) fn other_leg(self) -> Option<Leg> {
+        match self {
+            Purpose::Hedged { link, stream, .. } => Some(Leg { link, stream }),
+            _ => None,
+        }
+    }
 }
 
 /// One request in flight on a link.

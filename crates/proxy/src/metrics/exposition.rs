@@ -1,5 +1,6 @@
 //! The metrics in Prometheus's format, summed over cores unless a core label says otherwise.
 
+mod hedges;
 mod own_statements;
 mod tls;
 mod transactions;
@@ -48,6 +49,7 @@ impl Sources {
         self.locks(encoder)?;
         self.transactions(encoder)?;
         self.queries(encoder)?;
+        self.hedges(encoder)?;
         self.own_statements(encoder)?;
         self.traces.write(encoder, &self.cores)?;
         self.multigets(encoder)?;

@@ -196,6 +196,21 @@ labels! {
 }
 
 labels! {
+    /// An event of hedged reads.
+    pub enum HedgeEvent = "event" {
+        /// A late read went to another node too.
+        Sent = "sent",
+        /// The second node's answer went to the client, or the first node failed.
+        Won = "won",
+        /// The first node's answer went to the client, or the second node failed, or neither
+        /// answered.
+        Abandoned = "abandoned",
+        /// A read was late, and there was no credit for a second one, or most reads were late.
+        Withheld = "withheld",
+    }
+}
+
+labels! {
     /// The choice of a query's node.
     pub enum Routing = "by" {
         /// By the token of its partition key.
@@ -262,6 +277,10 @@ pub struct CoreMetrics {
     pub outcomes: Family<Outcome, { Outcome::COUNT }>,
     /// Choices of nodes for queries.
     pub routed: Family<Routing, { Routing::COUNT }>,
+    /// Events of hedged reads.
+    pub hedges: Family<HedgeEvent, { HedgeEvent::COUNT }>,
+    /// Nanoseconds after which a read is late now; 0 if reads are not hedged.
+    pub hedge_after_ns: Gauge,
     /// Clients' requests in flight now.
     pub in_flight: Gauge,
     /// Statements of the proxy itself.

@@ -6,6 +6,7 @@
 //! | the node turned the request away before it began | [`refusals`] |
 //! | the link to the node was lost | [`lost_links`] |
 //! | the deadline is over | [`timeouts`] |
+//! | the node is late with a read | [`hedge`] |
 //! | the nodes do not agree on the schema yet | [`agreement`] |
 //!
 //! [`repeat`] decides which requests may be sent twice, [`mode_change`] which must not go to nodes
@@ -18,6 +19,7 @@ pub(crate) mod agreement_queue;
 pub(crate) mod another_node;
 pub(crate) mod timeouts;
 pub(crate) mod failure;
+pub(crate) mod hedge;
 pub(crate) mod lost_links;
 pub(crate) mod repairs;
 pub(crate) mod repeat;

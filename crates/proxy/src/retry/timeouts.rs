@@ -6,7 +6,8 @@ use crate::core::Core;
 use crate::digests::attribution;
 use crate::ids::{LinkKey, LinkRef, Ticket};
 use crate::limits;
-use crate::link::{Kept, Pending, Purpose, lifecycle};
+use crate::link::streams::Leg;
+use crate::link::{Kept, Pending, Purpose, legs, lifecycle};
 use crate::metrics::{GivenUp, Outcome};
 use crate::retry::{agreement, failure, unprepared};
 use crate::slow_queries::capture;
@@ -55,6 +56,11 @@ fn expire_requests(core: &mut Core, io: &mut Io, key: LinkKey) {
         if matches!(pending.purpose, Purpose::Heartbeat | Purpose::Orphan | Purpose::Offered) {
             continue;
         }
+        if pending.purpose == Purpose::Overtaken {
+            legs::expire(&mut core.links, Leg { link: key, stream });
+            note_late(core, at);
+            continue;
+        }
         if let Some(link) = core.links.get_mut(key)
             && let Some(slot) = link.streams.get_mut(stream)
         {
@@ -69,6 +75,11 @@ fn expire_requests(core: &mut Core, io: &mut Io, key: LinkKey) {
             spans::note_link(core, at, &pending);
             capture::timed_out(core, io, at, &pending);
         }
+        if let Purpose::Hedged { .. } = pending.purpose {
+            let own = Leg { link: key, stream };
+            legs::end(&mut core.links, &core.context.metrics, own, pending.purpose);
+            note_late(core, at);
+        }
         core.retained.release(&mut core.links, io, at, pending.kept);
         match pending.purpose {
             Purpose::Client => {
@@ -82,7 +93,7 @@ fn expire_requests(core: &mut Core, io: &mut Io, key: LinkKey) {
                 );
             }
             Purpose::Reprepare { repair } => unprepared::is_late(core, io, repair),
-            Purpose::Spread | Purpose::Heartbeat | Purpose::Orphan | Purpose::Offered => {}
+            _ => {}
         }
     }
     if never_answered {

@@ -40,6 +40,7 @@ mod foreign_ids;
 mod guesses;
 mod hot_keys;
 mod heavy;
+mod hedges;
 mod handshake_node;
 mod handshake_testbed;
 mod late;

@@ -14,6 +14,7 @@ mod bounds;
 mod departures;
 mod drain;
 mod fleet;
+mod hedges;
 mod layouts;
 mod lifecycle;
 mod losses;

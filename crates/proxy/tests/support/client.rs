@@ -11,7 +11,7 @@ use shunt_wire::cql::envelope::{Header, flag, opcode};
 
 pub use super::client_options::ClientOptions;
 use super::model::{Fate, Model};
-use super::operation::{Maker, Operation, Statements, Verdict, texts};
+use super::operation::{Kind, Maker, Operation, Statements, Verdict, texts};
 
 /// Counts of events of a client's requests and connections.
 #[derive(Clone, Copy, Debug, Default)]
@@ -50,6 +50,8 @@ pub struct Client {
     pub options: ClientOptions,
     pub model: Model,
     pub tally: Tally,
+    /// Times of answered reads of a key.
+    pub read_times_ns: Vec<u64>,
     random: Random,
     /// The connection, which may not be open yet.
     conn: Option<ConnId>,
@@ -75,6 +77,7 @@ impl Client {
             cql: unopened(&options),
             options,
             tally: Tally::default(),
+            read_times_ns: Vec::new(),
             conn: None,
             step_since_ns: 0,
             in_flight: BTreeMap::new(),
@@ -189,7 +192,11 @@ impl Client {
             io.pause_reading(conn);
             io.set_timer(io.now_ns() + self.random.below(200 * MILLISECOND), READ);
         }
-        self.tally.slowest_ns = self.tally.slowest_ns.max(io.now_ns() - operation.sent_ns);
+        let time_ns = io.now_ns() - operation.sent_ns;
+        self.tally.slowest_ns = self.tally.slowest_ns.max(time_ns);
+        if matches!(operation.kind, Kind::Read(..)) {
+            self.read_times_ns.push(time_ns);
+        }
         self.schedule(io);
     }
 

@@ -13,7 +13,7 @@ use shunt_proxy::control::state::{ClusterState, ControlRequest, CoreMail};
 use shunt_proxy::core::{Core, CoreOptions};
 use shunt_proxy::handover::{Anywhere, Clients, HandoverOptions};
 use shunt_proxy::log_limits::LogLimits;
-use shunt_proxy::metrics::CoreMetrics;
+use shunt_proxy::metrics::{CoreMetrics, HedgeEvent};
 use shunt_proxy::prepared::PreparedStore;
 use shunt_proxy::tls::Outgoing;
 use shunt_reactor::LoopOptions;
@@ -479,6 +479,9 @@ impl Scene {
         for (core, metrics) in self.cores.iter().zip(&self.metrics) {
             assert!(self.world.host(*core).has_handed_back());
             assert_eq!(metrics.in_flight.get(), 0, "in flight");
+            let [sent, won, abandoned] = [HedgeEvent::Sent, HedgeEvent::Won, HedgeEvent::Abandoned]
+                .map(|event| metrics.hedges.of(event).get());
+            assert_eq!(sent, won + abandoned, "each second read has an end");
             assert_eq!(metrics.own_statements.in_flight.get(), 0, "own statements in flight");
             assert_eq!(metrics.clients_paused.get(), 0, "paused clients");
             let held = self.world.held(*core);

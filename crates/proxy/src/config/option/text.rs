@@ -13,7 +13,7 @@ use crate::config::network::Network;
 use crate::config::tenant::TenantList;
 use crate::config::unix::{ListenAddress, Mode, Owner};
 use crate::config::values::{
-    Aggregate, Commit, Handover, LogFormat, Multiget, Secret, Switch, Tls, Window,
+    Aggregate, Commit, Handover, Hedge, LogFormat, Multiget, Secret, Switch, Tls, Window,
 };
 
 /// The text of secrets.
@@ -70,6 +70,15 @@ impl AsText for Window {
         match self {
             Self::Auto => Some("auto".to_owned()),
             Self::Fixed { us } => Some(us.to_string()),
+        }
+    }
+}
+
+impl AsText for Hedge {
+    fn as_text(&self) -> Option<String> {
+        match self {
+            Self::Off | Self::P99 => Some(word(self)),
+            Self::After { ms } => Some(format!("{ms}ms")),
         }
     }
 }
