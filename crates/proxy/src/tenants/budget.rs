@@ -185,12 +185,14 @@ impl Slice {
         }
     }
 
-    /// Gives everything back, before the rate changes. A debt stays.
-    pub(crate) fn close(&mut self, shared: &Shared, rate: &Rate) {
-        let reserved = std::mem::take(&mut self.reserved);
+    /// The slice at another rate. Tokens go back, and a debt stays; it does not grow, and is paid
+    /// no later than before.
+    pub(crate) fn renewed(self, shared: &Shared, former: &Rate, rate: &Rate) -> Slice {
         let left = u64::try_from(self.left).unwrap_or(0);
-        shared.give_back(rate, left.saturating_add(reserved));
-        self.left = self.left.min(0);
+        shared.give_back(former, left.saturating_add(self.reserved));
+        let debt = self.left.min(0).unsigned_abs();
+        let debt = debt.min(rate.tokens(former.time_ns(debt)));
+        Slice { left: 0i64.saturating_sub_unsigned(debt), ..Slice::default() }
     }
 }
 
@@ -317,6 +319,25 @@ mod tests {
             now_ns = ready_ns;
         }
         assert!((3_900..4_200).contains(&(now_ns / MS)), "{} ms", now_ns / MS);
+    }
+
+    #[test]
+    fn a_new_rate_forgives_no_debt_and_makes_it_last_no_longer() {
+        for (per_second, expected_ms) in [(1_000, 5_000), (4_000, 1_250), (10, 5_000)] {
+            let (shared, former) = (Shared::default(), Rate::new(1_000, 1, 1));
+            let mut slice = Slice::default();
+            assert!(slice.find(&shared, &former, 0, true).is_ok());
+            slice.spend(5_000);
+            let rate = Rate::new(per_second, 1, 1);
+            let mut slice = slice.renewed(&shared, &former, &rate);
+            let mut now_ns = 0;
+            while let Err(ready_ns) = slice.find(&shared, &rate, now_ns, true) {
+                now_ns = ready_ns;
+            }
+            let took_ms = now_ns / MS;
+            let bounds = expected_ms * 9 / 10..=expected_ms * 11 / 10;
+            assert!(bounds.contains(&took_ms), "{per_second}: {took_ms} ms");
+        }
     }
 
     #[test]

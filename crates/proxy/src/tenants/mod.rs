@@ -157,20 +157,19 @@ impl Tenant {
         }
     }
 
-    /// Takes over new limits, and gives back the tokens of the former ones.
+    /// Takes over new limits, and gives back the tokens of the former ones. Debts stay.
     fn set_limits(&mut self, limits: TenantLimits, cores: usize) {
-        if let Some(budget) = &mut self.queries {
-            budget.slice.close(&self.shared.queries, &budget.rate);
-        }
-        if let Some(budget) = &mut self.bytes {
-            budget.slice.close(&self.shared.bytes, &budget.rate);
-        }
-        let budget = |per_second: u64, burst: u64| Budget {
-            rate: Rate::new(per_second, burst, cores),
-            slice: Slice::default(),
+        let budget = |former: Option<Budget>, shared, per_second: u64, burst: u64| {
+            let rate = Rate::new(per_second, burst, cores);
+            let slice = former.map(|former| former.slice.renewed(shared, &former.rate, &rate));
+            Budget { rate, slice: slice.unwrap_or_default() }
         };
-        self.queries = limits.queries_per_s.map(|number| budget(number, limits.burst()));
-        self.bytes = limits.bytes_per_s.map(|number| budget(number, number));
+        let shared = &self.shared;
+        let (queries, bytes) = (self.queries.take(), self.bytes.take());
+        self.queries = limits
+            .queries_per_s
+            .map(|number| budget(queries, &shared.queries, number, limits.burst()));
+        self.bytes = limits.bytes_per_s.map(|number| budget(bytes, &shared.bytes, number, number));
         self.limits = limits;
         let shares = limits.in_flight_max.is_some();
         if shares != std::mem::replace(&mut self.shares_in_flight, shares) {
