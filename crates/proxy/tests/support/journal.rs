@@ -1,10 +1,10 @@
 //! Keeps the log lines of a test as text, one a line: level, message, `field=value`.
 
 use std::fmt::{Debug, Write as _};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Once};
 
 use tracing::field::{Field, Visit};
-use tracing::subscriber::DefaultGuard;
+use tracing::subscriber::{DefaultGuard, Interest};
 use tracing::{Event, Level, Metadata, Subscriber, span};
 
 /// The lines of this thread at `info` and above, from now until it is dropped.
@@ -15,6 +15,11 @@ pub struct Journal {
 
 impl Journal {
     pub fn open() -> Journal {
+        // A place in the code is asked once whether anybody wants its lines. While there is a
+        // single subscriber, tracing asks that of the thread which passes the place first, and the
+        // thread of another test has none: its no would hold for this thread.
+        static OTHERS: Once = Once::new();
+        OTHERS.call_once(|| _ = tracing::subscriber::set_global_default(Others));
         let lines = Arc::<Mutex<Vec<String>>>::default();
         let writer = Writer(Arc::clone(&lines));
         Journal { lines, _until: tracing::subscriber::set_default(writer) }
@@ -46,6 +51,31 @@ impl Journal {
         };
         lines.iter().filter_map(number).sum()
     }
+}
+
+/// The subscriber of threads without a journal. It wants no lines, and lets each line be asked for
+/// anew.
+struct Others;
+
+impl Subscriber for Others {
+    fn register_callsite(&self, _metadata: &'static Metadata<'static>) -> Interest {
+        Interest::sometimes()
+    }
+
+    fn enabled(&self, _metadata: &Metadata<'_>) -> bool {
+        false
+    }
+
+    fn event(&self, _event: &Event<'_>) {}
+
+    fn new_span(&self, _span: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+
+    fn record(&self, _span: &span::Id, _values: &span::Record<'_>) {}
+    fn record_follows_from(&self, _span: &span::Id, _follows: &span::Id) {}
+    fn enter(&self, _span: &span::Id) {}
+    fn exit(&self, _span: &span::Id) {}
 }
 
 struct Writer(Arc<Mutex<Vec<String>>>);
@@ -90,4 +120,13 @@ impl Subscriber for Writer {
     fn record_follows_from(&self, _span: &span::Id, _follows: &span::Id) {}
     fn enter(&self, _span: &span::Id) {}
     fn exit(&self, _span: &span::Id) {}
+}
+
+#[test]
+fn a_journal_has_lines_of_places_that_another_thread_passed_first() {
+    let journal = Journal::open();
+    let say = || tracing::info!("said");
+    std::thread::spawn(say).join().unwrap();
+    say();
+    journal.only(&["said"]);
 }
