@@ -135,10 +135,20 @@ pub enum Change {
 }
 
 impl Change {
-    /// True if no value of an earlier write is left in the row, even if that write comes later than
-    /// this one. `columns` is the table's number of regular columns.
+    /// True if the row after the change does not depend on earlier writes, even if one of them
+    /// arrives later than this one. `columns` is the table's number of regular columns.
     pub fn replaces_row(&self, columns: usize) -> bool {
-        let (Change::Insert(values) | Change::Update(values)) = self else { return true };
+        let values = match self {
+            Change::Delete => return true,
+            Change::Insert(values) => values,
+            // An UPDATE to nulls leaves a row that was inserted, and makes none.
+            Change::Update(values)
+                if !values.iter().any(|(_, value)| matches!(value, Value::Bytes(_))) =>
+            {
+                return false;
+            }
+            Change::Update(values) => values,
+        };
         let mut is_kept = vec![true; columns];
         for (place, value) in values {
             if let Some(is_kept) = is_kept.get_mut(*place) {
@@ -442,6 +452,9 @@ mod tests {
                 assert!(!change(part.clone()).replaces_row(2), "{part:?}");
             }
         }
+        let nulls = vec![(0, Value::Null), null];
+        assert!(Change::Insert(nulls.clone()).replaces_row(2), "the row exists");
+        assert!(!Change::Update(nulls).replaces_row(2), "the row exists if it was inserted");
     }
 
     #[test]
