@@ -3,6 +3,7 @@
 import os
 
 import pytest
+from cassandra import WriteFailure
 
 from harness import waits
 
@@ -29,7 +30,16 @@ def test_table_created_altered_and_dropped(session, keyspace, watcher):
     session.execute("INSERT INTO changing (id) VALUES (1)")
     eventually(lambda: "changing" in tables(), "the table")
     session.execute("ALTER TABLE changing ADD extra text")
-    session.execute("UPDATE changing SET extra = 'x' WHERE id = 1")
+
+    def is_written():
+        # The proxy, as drivers do, waits for 10 s at most until all nodes have the column.
+        try:
+            return session.execute("UPDATE changing SET extra = 'x' WHERE id = 1") is not None
+        except WriteFailure as failure:
+            if "INCOMPATIBLE_SCHEMA" not in str(failure):
+                raise
+
+    waits.until(is_written, "all nodes have the column")
     eventually(lambda: "extra" in tables()["changing"].columns, "the column")
     session.execute("DROP TABLE changing")
     eventually(lambda: "changing" not in tables(), "that the table is gone")
