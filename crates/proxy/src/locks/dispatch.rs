@@ -4,8 +4,6 @@
 //! it reads the outcome. It must never give back a lock whose owner was told of it: the keeper
 //! refuses if the owner has asked again and found the hold.
 
-use std::net::SocketAddr;
-
 use shunt_locks::{NotServed, Quota, Ticket, shard_of};
 use shunt_reactor::Io;
 
@@ -49,6 +47,17 @@ pub(super) fn ask(
     }
 }
 
+/// Gives back a lock that was granted through another proxy to a client that has left. That proxy
+/// may own the lock no more.
+pub(crate) fn give_back(core: &mut Core, io: &mut Io, login: &Login, question: &LockRequest<'_>) {
+    // The request is forwarded by the login. If this proxy owns the lock by now, it gives back no
+    // lock of a role.
+    let role = core.fleet.requests.no_role();
+    let asker = Asker { role, login: login.clone(), was_forwarded: false };
+    let form = validation::form(core, AnswerKind::Nobody, question.name, question.owner, 0);
+    ask_for(core, io, &asker, question, form);
+}
+
 /// Sends a request of a batch, or one whose answer nobody needs.
 pub(crate) fn ask_for(
     core: &mut Core,
@@ -73,25 +82,6 @@ pub(crate) fn ask_for(
         batch.asked = Some(ticket);
     }
     send(core, io, ticket, asker, question);
-}
-
-/// Sends a request to another proxy in the name of a client that has left.
-pub(crate) fn forward_for_nobody(
-    core: &mut Core,
-    io: &mut Io,
-    to: SocketAddr,
-    login: &Login,
-    question: &LockRequest<'_>,
-) {
-    let mut of_nobody = requests::NONE;
-    let whose = (ClientRef::PROXY, 0, io.now_ns());
-    let ticket =
-        core.fleet.requests.add(core.context.index, &mut of_nobody, whose, AnswerForm::default());
-    let LockRequest { table, namespace, operation, name, owner } = *question;
-    let request = KeeperRequest { ticket, namespace, operation, name, role: &[], owner };
-    if forward(core, io, to, login, table, &request).is_none() {
-        core.fleet.requests.take(ticket);
-    }
 }
 
 fn send(core: &mut Core, io: &mut Io, ticket: Ticket, asker: &Asker, question: &LockRequest<'_>) {
@@ -177,7 +167,13 @@ pub(crate) fn deliver(core: &mut Core, io: &mut Io, ticket: Ticket, outcome: &Re
     if matches!(pending.form.kind, AnswerKind::Unwanted) {
         return end_unwanted(core, io, ticket, outcome);
     }
-    if outcome.verdict == Verdict::NotServed(NotServed::Elsewhere)
+    let is_postponed = match outcome.verdict {
+        Verdict::NotServed(NotServed::Elsewhere) => true,
+        // Without it, nobody frees the lock before its TTL ends.
+        Verdict::Quota(Quota::Requests) => pending.gives_back(),
+        _ => false,
+    };
+    if is_postponed
         && let Some(again) = pending.again.as_ref().filter(|again| !again.asker.was_forwarded)
         && let Some(due_ns) = core.fleet.locks.retries.schedule(
             (pending.received_ns, now_ns),
@@ -233,7 +229,7 @@ fn forget(core: &mut Core, ticket: Ticket) {
     }
 }
 
-/// Sends requests again that found their shard between two owners.
+/// Sends requests again that found their shard between two owners, or no room to give a lock back.
 pub(super) fn ask_again(core: &mut Core, io: &mut Io) {
     let now_ns = io.now_ns();
     while let Some(ticket) = core.fleet.locks.retries.pop_due(now_ns) {
@@ -259,7 +255,12 @@ pub(super) fn ask_again(core: &mut Core, io: &mut Io) {
 }
 
 /// Cancels a request that nobody waits for any more. An acquisition by this process stays known
-/// until its outcome is there, because the lock may be granted before the cancellation arrives.
+/// until its outcome is there, because the lock may be granted before the cancellation arrives. A
+/// release goes on, or the lock would be held until its TTL ends.
+///
+/// This must never carry out a release after a later request of the same owner, who may have been
+/// told since that it holds the lock. A keeper takes the requests for a lock in their order; a
+/// release that waits to be sent again, or that the keeper sends back, is forgotten.
 pub(crate) fn cancel(core: &mut Core, io: &mut Io, ticket: Ticket) {
     let Some(pending) = core.fleet.requests.get_mut(ticket) else { return };
     let at = pending.at;
@@ -270,6 +271,10 @@ pub(crate) fn cancel(core: &mut Core, io: &mut Io, ticket: Ticket) {
         // The answer's arrival releases the lock.
         At::Elsewhere(_) => false,
     };
+    if is_sent && matches!(operation, Some(Operation::Release { .. })) {
+        (pending.form.kind, pending.again) = (AnswerKind::Nobody, None);
+        return;
+    }
     let has_outcome = is_sent && matches!(operation, Some(Operation::Acquire { .. }));
     if has_outcome {
         pending.form.kind = AnswerKind::Unwanted;

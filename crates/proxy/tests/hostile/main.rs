@@ -13,6 +13,7 @@
 mod support;
 
 mod amplified_answers;
+mod lock_departures;
 mod lock_hop_bytes;
 mod lock_permissions;
 mod lock_prepared;

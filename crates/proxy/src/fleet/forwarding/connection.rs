@@ -1,7 +1,5 @@
 //! Connections to other proxies: opened at their first use, watched, and closed when idle.
 
-use std::net::SocketAddr;
-
 use shunt_locks::{NotServed, Ticket};
 use shunt_reactor::{CloseReason, Io};
 use shunt_wire::cql::envelope::{Header, opcode};
@@ -127,7 +125,7 @@ fn take(
             Ok(())
         }
         (Step::Ready, opcode::RESULT | opcode::ERROR) if header.stream > 0 => {
-            let (to, login) = (link.address, link.login.clone());
+            let login = link.login.clone();
             let Some(sent) = core.fleet.peers.take(key, header.stream as usize - 1) else {
                 return Err("it sent an answer to no request");
             };
@@ -138,7 +136,7 @@ fn take(
             let outcome = answer::outcome(operation, header.flags, header.opcode, body, list);
             let outcome = outcome.unwrap_or_else(|| answer::unknown(operation).into());
             if !dispatch::answered_elsewhere(core, io, sent.ticket, &outcome) {
-                release(core, io, to, &login, &sent, &outcome);
+                release(core, io, &login, &sent, &outcome);
             }
             core.fleet.requests.keep_texts(sent.texts);
             Ok(())
@@ -158,14 +156,7 @@ fn unknown(lock: Option<SentLock>) -> Verdict {
 
 /// Takes in the answer to a client that has left: a lock that was granted is released, unless the
 /// client's owner has asked for it again elsewhere.
-fn release(
-    core: &mut Core,
-    io: &mut Io,
-    to: SocketAddr,
-    login: &Login,
-    sent: &Sent,
-    outcome: &Reply<'_>,
-) {
+fn release(core: &mut Core, io: &mut Io, login: &Login, sent: &Sent, outcome: &Reply<'_>) {
     let Some(SentLock { operation: Operation::Acquire { .. }, table, namespace }) = sent.lock
     else {
         return;
@@ -174,7 +165,7 @@ fn release(
     let (name, owner) = sent.texts.split_at(sent.name_bytes);
     let operation = Operation::GiveBack { fence: held.fence };
     let question = LockRequest { table, namespace, operation, name, owner };
-    dispatch::forward_for_nobody(core, io, to, login, &question);
+    dispatch::give_back(core, io, login, &question);
 }
 
 /// Notes that a connection has ended.

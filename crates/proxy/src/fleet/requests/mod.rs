@@ -75,6 +75,13 @@ pub(crate) struct Pending {
     after: u32,
 }
 
+impl Pending {
+    /// True if it gives back a lock that a client which has left was granted.
+    pub(crate) fn gives_back(&self) -> bool {
+        self.again.as_ref().is_some_and(|it| matches!(it.operation, Operation::GiveBack { .. }))
+    }
+}
+
 /// A client's request without an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unanswered {
@@ -121,6 +128,11 @@ impl Default for Requests {
 }
 
 impl Requests {
+    /// Role of clients without logins.
+    pub(crate) fn no_role(&self) -> Arc<str> {
+        Arc::clone(&self.no_role)
+    }
+
     /// Returns an empty buffer.
     pub(crate) fn spare_texts(&mut self) -> Vec<u8> {
         self.spare.pop().unwrap_or_default()
