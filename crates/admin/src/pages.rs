@@ -49,6 +49,9 @@ pub trait Part: Send + Sync + 'static {
         Map::new()
     }
 
+    /// Called once a second, whether or not anybody asks for a page.
+    fn look(&self) {}
+
     /// Returns the reason why no client should be sent here now; `None` if ready.
     fn not_ready(&self) -> Option<String> {
         None
@@ -202,6 +205,12 @@ impl Pages {
     pub(crate) fn stuck(&self) -> Map<String, Json> {
         let now = Instant::now();
         self.parts.iter().flat_map(|part| part.stuck(now)).collect()
+    }
+
+    /// Has the parts look at what lasts.
+    pub(crate) fn look(&self) {
+        self.stuck();
+        self.parts.iter().for_each(|part| part.look());
     }
 
     /// Notes in the history what has been done so far.

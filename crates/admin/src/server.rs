@@ -85,7 +85,7 @@ impl Pages {
         loop {
             let accepted = timeout_at(next_look, listeners.accept()).await;
             if Instant::now() >= next_look {
-                self.stuck();
+                self.look();
                 self.note();
                 next_look = Instant::now() + LOOK_EVERY;
             }
@@ -345,6 +345,26 @@ mod tests {
         let reason = pages.not_ready().expect("ready");
         assert_eq!(reason, "event loops are stuck: loops [0]");
         server.abort();
+    }
+
+    /// Counts its looks at what is no matter of `/healthz` and `/readyz`.
+    #[derive(Default)]
+    struct Costly(AtomicUsize);
+
+    impl Part for Costly {
+        fn look(&self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[tokio::test]
+    async fn health_and_readiness_look_at_loops_alone() {
+        let part = Arc::new(Costly::default());
+        let pages = Pages::new("1", vec![Arc::clone(&part) as Arc<dyn Part>]);
+        assert_eq!(health(State(Arc::clone(&pages))).await.status(), StatusCode::OK);
+        assert_eq!((pages.not_ready(), part.0.load(Ordering::Relaxed)), (None, 0));
+        pages.look();
+        assert_eq!(part.0.load(Ordering::Relaxed), 1);
     }
 
     /// A part with a page that takes many turns of the thread.

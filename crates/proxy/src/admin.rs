@@ -186,9 +186,11 @@ impl Part for Admin {
         ("shunt_query_duration_seconds", self.sources.traces.exemplars.all())
     }
 
-    /// Shunt looks once a second, and so the alerts are looked at as well.
-    fn stuck(&self, now: Instant) -> Map<String, Json> {
+    fn look(&self) {
         alerts::look(self);
+    }
+
+    fn stuck(&self, now: Instant) -> Map<String, Json> {
         let cores = &self.sources.cores;
         let stuck = self.heartbeats.stuck(cores.iter().map(|core| core.turns.get()), now);
         let stuck: Vec<usize> = stuck.into_iter().map(|index| cores[index].core).collect();
