@@ -72,9 +72,9 @@ pub struct ShimMetrics {
 pub enum ServerState {
     /// The server has failed a moment ago.
     Down,
-    /// The server has failed, and no command has been sent since.
+    /// The server has failed or closed its connections, and no command has been sent since.
     Unknown,
-    /// The server has answered the last command.
+    /// The server has answered the last command, and a connection to it is open.
     Up,
 }
 

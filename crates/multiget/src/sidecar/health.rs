@@ -22,6 +22,8 @@ pub(super) struct HealthTable {
 struct Health {
     address: SocketAddr,
     state: ServerState,
+    /// True from a failure to the next answer.
+    has_failed: bool,
     /// Time of the last failure.
     failed_ns: u64,
     lines: LogLimit,
@@ -54,9 +56,10 @@ impl HealthTable {
 
     #[cold]
     fn note_change(&mut self, server: usize, address: SocketAddr, now_ns: u64) {
-        let (health, is_new) = self.health(server, address);
+        let health = self.health(server, address);
         health.state = ServerState::Up;
-        if let Some(suppressed) = (!is_new).then(|| health.lines.admit(now_ns)).flatten() {
+        let is_back = std::mem::take(&mut health.has_failed);
+        if let Some(suppressed) = is_back.then(|| health.lines.admit(now_ns)).flatten() {
             tracing::info!(server = %address, suppressed, "a server answers again");
         }
         let times = Arc::clone(&health.times);
@@ -71,10 +74,10 @@ impl HealthTable {
         why: &str,
         now_ns: u64,
     ) {
-        let (health, is_new) = self.health(server, address);
-        let former = std::mem::replace(&mut health.state, ServerState::Down);
+        let health = self.health(server, address);
+        health.state = ServerState::Down;
         health.failed_ns = now_ns;
-        let is_news = former == ServerState::Up || is_new;
+        let is_news = !std::mem::replace(&mut health.has_failed, true);
         if is_news && let Some(suppressed) = health.lines.admit(now_ns) {
             tracing::warn!(server = %address, why, suppressed, "a server has failed");
         }
@@ -82,22 +85,30 @@ impl HealthTable {
         self.metrics.servers.set(address, ServerState::Down, &times);
     }
 
-    /// The health of a server, and whether nothing was known of it.
-    fn health(&mut self, server: usize, address: SocketAddr) -> (&mut Health, bool) {
+    /// Notes that the last connection to a server has ended. The next command tells whether the
+    /// server is there.
+    pub(super) fn note_end(&mut self, server: usize) {
+        let known = self.servers.get_mut(server).and_then(Option::as_mut);
+        if let Some(health) = known.filter(|health| health.state == ServerState::Up) {
+            health.state = ServerState::Unknown;
+            self.metrics.servers.set(health.address, ServerState::Unknown, &health.times);
+        }
+    }
+
+    /// The health of a server.
+    fn health(&mut self, server: usize, address: SocketAddr) -> &mut Health {
         if self.servers.len() <= server {
             self.servers.resize_with(server + 1, || None);
         }
-        let known = &mut self.servers[server];
-        let is_new = known.is_none();
-        let state = ServerState::Unknown;
         let new = || Health {
             address,
-            state,
+            state: ServerState::Unknown,
+            has_failed: false,
             failed_ns: 0,
             lines: LogLimit::default(),
             times: Arc::default(),
         };
-        (known.get_or_insert_with(new), is_new)
+        self.servers[server].get_or_insert_with(new)
     }
 
     /// Forgets failures that are long ago: the next command tells whether the server is back. Says

@@ -359,6 +359,10 @@ impl Sidecar {
             && !is_refused
             && (is_open || self.options.server_tls.is_none());
         self.metrics.links_lost.add(1);
+        // The other link to the server is the one for the other version of RESP.
+        if self.links[index ^ 1].conn.is_none() {
+            self.health.note_end(server);
+        }
         for (expected, _) in expected {
             match expected {
                 Expected::Begins(_) | Expected::Asking => {}
