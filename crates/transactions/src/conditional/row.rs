@@ -138,24 +138,17 @@ impl Change {
     /// True if the row after the change does not depend on earlier writes, even if one of them
     /// arrives later than this one. `columns` is the table's number of regular columns.
     pub fn replaces_row(&self, columns: usize) -> bool {
-        let values = match self {
-            Change::Delete => return true,
-            Change::Insert(values) => values,
-            // An UPDATE to nulls leaves a row that was inserted, and makes none.
-            Change::Update(values)
-                if !values.iter().any(|(_, value)| matches!(value, Value::Bytes(_))) =>
-            {
-                return false;
-            }
-            Change::Update(values) => values,
-        };
+        let (Change::Insert(values) | Change::Update(values)) = self else { return true };
+        // An UPDATE to nulls leaves a row that was inserted, and makes none.
+        let exists = matches!(self, Change::Insert(_))
+            || values.iter().any(|(_, value)| matches!(value, Value::Bytes(_)));
         let mut is_kept = vec![true; columns];
         for (place, value) in values {
             if let Some(is_kept) = is_kept.get_mut(*place) {
                 *is_kept &= *value == Value::Unset;
             }
         }
-        !is_kept.contains(&true)
+        exists && !is_kept.contains(&true)
     }
 }
 
