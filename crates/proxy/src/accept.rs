@@ -225,7 +225,7 @@ fn take_startup(core: &mut Core, io: &mut Io, slot: u32, header: &Header, body: 
         pools::join(core, io, slot, pool);
         reply::message(core, io, slot, opcode::READY, header.stream, &[]);
         core.clients.is_ready(slot);
-        placing::place(core, slot);
+        placing::place(core, io, slot);
     }
     if let Some(client) = core.clients.get_mut(slot) {
         client.segmented = client.version >= 5;

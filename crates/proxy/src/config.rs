@@ -9,6 +9,7 @@ mod kinds;
 mod address;
 mod admin_cql;
 mod bounds;
+mod certificate_name;
 mod collector;
 mod https;
 mod identity;

@@ -413,7 +413,7 @@ pub(crate) fn complete_switch(core: &mut Core, io: &mut Io, client: ClientRef, i
     if let Some(pool) = core.router.pools.get_mut(id) {
         pool.admitted = true;
     }
-    placing::place(core, client.slot);
+    placing::place(core, io, client.slot);
     if let Some(old) = old {
         core.router.leave_pool(&mut core.links, io, old, client.id);
     }

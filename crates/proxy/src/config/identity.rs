@@ -10,9 +10,10 @@ use std::os::unix::fs::MetadataExt as _;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use shunt_reactor::{NameKind, PeerName};
+use shunt_reactor::PeerName;
 use shunt_tls::{CertificateFile, ClientAuth, ClientOptions, OptionNames, Renewed, SubjectDigest};
 
+use super::certificate_name::name_from;
 use super::identity_login::{
     CERTIFICATE_KEYS, IdentityLogin, NodeCertificate, NodeSessions, PASSWORD_KEYS,
 };
@@ -70,28 +71,10 @@ impl Identity {
             Some((_, other)) => Err(format!("`{key}`: expected text in quotes, found {other}")),
             None => Err(format!("`{key}` is missing")),
         };
-        let name = name_from(&text("match")?)?;
+        let name = name_from("match", &text("match")?)?;
         let keys: Vec<&str> = entries.iter().map(|(key, _)| key.as_str()).collect();
         Ok(Self { name, login: IdentityLogin::from_table(&keys, text)? })
     }
-}
-
-/// The name that `match` stands for. Its form decides on the kind, so that one text stands for one
-/// kind of name: a common name never passes for a URI.
-fn name_from(text: &str) -> Result<PeerName, String> {
-    let (kind, name) = match text.strip_prefix("CN=") {
-        Some(name) => (NameKind::CommonName, name),
-        None if text.contains(':') => (NameKind::Uri, text),
-        None if text.contains('@') => (NameKind::Email, text),
-        None => (NameKind::Dns, text),
-    };
-    if name.is_empty() {
-        return Err("`match` is empty: give a URI, a DNS name, an e-mail address or CN=NAME".into());
-    }
-    if name.contains('*') {
-        return Err(format!("`match` = `{text}`: names are compared exactly; `*` is not allowed"));
-    }
-    Ok(PeerName::new(kind, name))
 }
 
 /// Mode bits that give access to all users of the host.
@@ -354,6 +337,8 @@ mod tests {
     use std::path::Path;
     use std::time::{Duration, Instant};
 
+    use shunt_reactor::NameKind;
+
     use super::super::role_password::RolePassword;
     use super::*;
     use crate::tls::IdentityFiles;
@@ -392,10 +377,10 @@ mod tests {
             ("CN=shop", NameKind::CommonName, "shop"),
             ("CN=spiffe://example/shop", NameKind::CommonName, "spiffe://example/shop"),
         ] {
-            assert_eq!(name_from(text), Ok(PeerName::new(kind, name)), "{text}");
+            assert_eq!(name_from("match", text), Ok(PeerName::new(kind, name)), "{text}");
         }
         for wrong in ["", "CN=", "*.example", "spiffe://example/*"] {
-            assert!(name_from(wrong).is_err(), "{wrong}");
+            assert!(name_from("match", wrong).is_err(), "{wrong}");
         }
     }
 

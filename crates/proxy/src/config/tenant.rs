@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use shunt_reactor::{ClientAddress, ClientHost};
+use shunt_reactor::{ClientAddress, ClientHost, PeerName};
 use shunt_wire::printable::printable_to;
 
+use super::certificate_name::name_from;
 use super::kinds::{Kind as _, Readable, Written};
 use super::network::Network;
 use crate::limits;
@@ -26,7 +27,7 @@ const KEYS: [&str; 8] = [
     "on_excess",
     "dry_run",
 ];
-const MATCH_KEYS: [&str; 4] = ["role", "keyspace", "address", "application"];
+const MATCH_KEYS: [&str; 5] = ["role", "keyspace", "address", "application", "certificate"];
 
 /// The effect of a limit that is reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -92,6 +93,8 @@ pub(crate) struct Subject<'a> {
     pub(crate) keyspace: Option<&'a str>,
     pub(crate) application: Option<&'a str>,
     pub(crate) address: ClientAddress,
+    /// Names in the verified certificate of the client's TLS session.
+    pub(crate) certificate: &'a [PeerName],
 }
 
 /// The clients of a section. A client must have one of the values of each key that has values.
@@ -101,6 +104,7 @@ pub struct Matches {
     keyspace: Vec<String>,
     application: Vec<String>,
     address: Vec<Network>,
+    certificate: Vec<PeerName>,
 }
 
 impl Matches {
@@ -121,6 +125,8 @@ impl Matches {
             && has(&self.keyspace, subject.keyspace)
             && has(&self.application, subject.application)
             && (self.address.is_empty() || is_inside(&self.address))
+            && (self.certificate.is_empty()
+                || self.certificate.iter().any(|name| subject.certificate.contains(name)))
     }
 
     fn from_written(written: &Written) -> Result<Self, String> {
@@ -142,6 +148,12 @@ impl Matches {
                             .address
                             .push(network.map_err(|why| format!("`address`: `{text}` {why}"))?);
                     }
+                    continue;
+                }
+                "certificate" => {
+                    let names = texts(key, written)?;
+                    let names = names.iter().map(|text| name_from("certificate", text));
+                    matches.certificate = names.collect::<Result<_, _>>()?;
                     continue;
                 }
                 _ => {
@@ -369,6 +381,8 @@ impl TenantList {
 
 #[cfg(test)]
 mod tests {
+    use shunt_reactor::NameKind;
+
     use super::*;
 
     fn table(entries: &[(&str, Written)]) -> Written {
@@ -407,7 +421,7 @@ mod tests {
         assert_eq!(faults, Vec::<String>::new());
         let of = |role, keyspace, application, address: &str| {
             let address = ClientAddress::Tcp(address.parse().expect("an address"));
-            let subject = Subject { role, keyspace, application, address };
+            let subject = Subject { role, keyspace, application, address, certificate: &[] };
             tenants.of(&subject).map(|index| &*tenants.0[index].name)
         };
         assert_eq!(of(Some("a"), Some("k"), None, "10.0.8.1:1"), Some("both"));
@@ -416,6 +430,27 @@ mod tests {
         assert_eq!(of(None, None, None, "[::ffff:10.0.9.7]:1"), Some("near"));
         assert_eq!(of(None, None, Some("cron"), "10.0.9.8:1"), Some("app"));
         assert_eq!(of(None, None, Some("Cron"), "10.0.9.8:1"), Some("rest"));
+    }
+
+    #[test]
+    fn one_name_of_the_certificate_decides_and_its_kind_counts() {
+        let names = Written::List(vec![text("spiffe://example/shop"), text("CN=cron")]);
+        let (tenants, faults) =
+            read(vec![named("shop", &[("match", table(&[("certificate", names)]))])]);
+        assert_eq!(faults, Vec::<String>::new());
+        let is_in = |certificate: &[PeerName]| {
+            let address = ClientAddress::Tcp("10.0.0.1:1".parse().expect("an address"));
+            let (role, keyspace, application) = (Some("shop"), None, None);
+            let subject = Subject { role, keyspace, application, address, certificate };
+            tenants.of(&subject).is_some()
+        };
+        let uri = |text: &str| PeerName::new(NameKind::Uri, text);
+        assert!(is_in(&[uri("spiffe://example/other"), uri("spiffe://example/shop")]));
+        assert!(is_in(&[PeerName::new(NameKind::CommonName, "cron")]));
+        assert!(!is_in(&[]), "a client without a certificate has no name");
+        assert!(!is_in(&[uri("spiffe://example/shop/a")]));
+        assert!(!is_in(&[PeerName::new(NameKind::Dns, "cron")]), "another kind of name");
+        assert!(!is_in(&[PeerName::new(NameKind::CommonName, "spiffe://example/shop")]));
     }
 
     #[test]
@@ -437,6 +472,8 @@ mod tests {
             (named("a", &[("match", table(&[("user", text("a"))]))]), "unknown key `user`"),
             (named("a", &[("match", table(&[("role", Written::List(vec![]))]))]), "nobody"),
             (named("a", &[("match", table(&[("address", text("a"))]))]), "neither an IP address"),
+            (named("a", &[("match", table(&[("certificate", text("CN="))]))]), "is empty"),
+            (named("a", &[("match", table(&[("certificate", text("*.a"))]))]), "`*` is not"),
             (
                 named("a", &[("match", table(&[("application", text(&"x".repeat(65)))]))]),
                 "never matches",

@@ -101,7 +101,7 @@ fn judge(core: &mut Core, io: &Io, slots: Range<usize>) -> Vec<(ClientRef, Fault
     for slot in slots {
         let slot = slot as u32;
         let reference = core.clients.reference(slot);
-        placing::place(core, slot);
+        placing::place(core, io, slot);
         let Some(client) = core.clients.get_mut(slot) else { continue };
         if let Some(before) = &client.identity {
             let names = io.session_info(client.conn).map(|session| &session.peer_names[..]);
