@@ -63,6 +63,13 @@ pub(crate) fn next(dispatcher: &mut Dispatcher, io: &mut Io, client: usize) {
     state.deadline_ns = io.now_ns() + dispatcher.options.idle_timeout_ns;
     state.is_in_head = false;
     state.reader.reset();
+    if io.backlog(state.conn) > 0 {
+        // The client may have ended its direction. Once that end is read, the event loop alone has
+        // the output, and waits only briefly for the client to take it.
+        io.pause_reading(state.conn);
+        io.notify_drained(state.conn, 0);
+        return;
+    }
     io.resume_reading(state.conn);
 }
 

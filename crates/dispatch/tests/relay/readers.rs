@@ -1,10 +1,11 @@
 //! Clients that take their answers slowly.
 
+use shunt_reactor::LoopOptions;
 use shunt_reactor::sim::{Options, SECOND};
 
-use crate::client::Outcome;
+use crate::client::{Client, Outcome};
 use crate::requests::Request;
-use crate::scene::Scene;
+use crate::scene::{Scene, address};
 
 /// The slow readers use all of the agent's connections to the server.
 #[test]
@@ -71,4 +72,31 @@ fn slow_readers_go_on_where_nobody_waits() {
     slow.iter().for_each(|client| scene.world.thaw(*client));
     assert!(scene.run(60 * SECOND), "{}", scene.words());
     assert_eq!(scene.counted().cut, 0);
+}
+
+/// The end of the answer has left the agent, and the client's window has no room for all of it. The
+/// client has as much time for it as one that keeps its direction open.
+#[test]
+fn a_client_that_has_ended_its_direction_has_time_for_the_end_of_its_answer() {
+    let mut scene = Scene::new(9, Options::calm(), 1, Vec::new());
+    let options = LoopOptions { linger_ns: 300 * SECOND, ..LoopOptions::default() };
+    let plan = vec![Request::Length(500_000)];
+    let client = scene.world.add_with("client", options, Client::new(address(1, 80), plan, 1));
+    scene.wait_for_backends();
+    scene.world.post(client, ());
+    let dispatcher = scene.dispatcher;
+    assert!(scene.world.run_until(SECOND, |world| world.host(dispatcher).exchanges() == 1));
+    scene.world.with(client, |client, io| io.close(client.conn().expect("it has sent")));
+    scene.world.freeze(client);
+    scene.world.run_for(10 * SECOND);
+    let clients = |scene: &Scene| scene.world.host(dispatcher).metrics().clients.get();
+    assert_eq!((scene.counted().answers, clients(&scene)), (1, 1), "it has not taken all");
+    scene.world.thaw(client);
+    assert!(
+        scene.world.run_until(10 * SECOND, |world| {
+            world.host(dispatcher).metrics().clients.get() == 0
+        })
+    );
+    assert_eq!(scene.counted().cut, 0);
+    scene.is_at_rest();
 }
