@@ -1,5 +1,6 @@
 """Certificates as logins, in front of Cassandra with PasswordAuthenticator and CassandraAuthorizer."""
 
+import json
 import subprocess
 
 import pytest
@@ -27,6 +28,14 @@ def identities(directory, roles: dict) -> str:
                    for match, role in roles.items())
 
 
+# Of those whose certificate has this name.
+TENANT = """
+[[tenant]]
+name = "service-a"
+match = { certificate = "spiffe://test/ann" }
+"""
+
+
 @pytest.fixture(scope="module")
 def ring():
     ring = Ring("identities", nodes=1, authentication=True, fleeting=True, patient=True)
@@ -42,7 +51,7 @@ def proxy(ring, secured, authority, clients_ca, tmp_path_factory):
     directory = tmp_path_factory.mktemp("proxy")
     for role, password in PASSWORDS.items():
         place(f"{password}\n".encode(), directory / role)
-    place(identities(directory, IDENTITIES).encode(), directory / "shunt.toml")
+    place((identities(directory, IDENTITIES) + TENANT).encode(), directory / "shunt.toml")
     pair = authority.server().install(directory)
     options = ["--config", directory / "shunt.toml", "--tls", "required", "--tls-certificate", pair.certificate,
                "--tls-key", pair.key, *clients_ca, "--username", USER, "--password", PASSWORD, "--cores", "2", *UNDISTURBED_PROXY]
@@ -98,6 +107,22 @@ def test_each_certificate_has_the_rights_of_its_own_role(connect, tables, versio
 def test_the_status_page_names_the_identity(proxy, connect, tables):
     connect("ann")
     assert any((group["role"], group["identity"]) == ("ann", "URI:spiffe://test/ann") for group in proxy.client_groups())
+
+
+def test_a_tenant_has_the_clients_of_a_certificate_and_no_others(proxy, connect, tables):
+    def queries() -> int:
+        (tenant,) = json.loads(proxy.get("/tenants")[1])["tenants"]
+        return tenant["queries"]
+
+    ann, bob = connect("ann"), connect("bob")
+    before = queries()
+    for number in range(100, 120):
+        bob.execute(f"INSERT INTO his.t (id, v) VALUES ({number}, 'x')")
+    after = queries()
+    for number in range(100, 120):
+        ann.execute(f"INSERT INTO hers.t (id, v) VALUES ({number}, 'x')")
+    # Drivers ask for tables by themselves now and then, those of ann too.
+    assert after - before < 20 <= queries() - after
 
 
 def refusal(connect, name: str) -> str:
