@@ -16,6 +16,7 @@ from cassandra.cluster import (
     ExecutionProfile,
     NoHostAvailable,
 )
+from cassandra.connection import ConnectionShutdown
 from cassandra.policies import RoundRobinPolicy, WhiteListRoundRobinPolicy
 from cassandra.protocol import IsBootstrappingErrorMessage
 from cassandra.query import dict_factory
@@ -38,9 +39,11 @@ LATE = re.compile("[Tt]imed out|nobody knows|it is not known whether|ask again|a
 NETWORK = os.environ.get("SHUNT_FLEET_NETWORK", "127.0.3")  # of the proxies and the embedded node; another for a second run beside
 # The driver's own errors for a host to which it has sent nothing.
 NOT_ASKED = ("Host has been marked down or removed", "Pool is shutdown")
+# The end of what it says of a connection on which it could send nothing any more.
+NOT_SENT = (" is closed", " is defunct")
 # What a proxy says that waited for other transactions as long as a query may take.
 NOT_DONE = "nothing was written, ask again"
-CHANGES_A_LOCK = re.compile(r"\s*(INSERT|UPDATE|DELETE)\b.*\bshunt\.", re.DOTALL)
+CHANGES_A_LOCK = re.compile(r"\s*(INSERT|UPDATE|DELETE)\b.*\bshunt\.\w*locks\b", re.DOTALL)
 # For fleets whose nodes nobody stops: a late one loses no link.
 NODE_SILENCE = ["--node-silence-ms", "60000"]
 # Of the protocol, which clients use of whom it does not matter otherwise.
@@ -214,6 +217,8 @@ def is_refused_by_all(error: NoHostAvailable) -> bool:
 
 def is_refusal(error) -> bool:
     """The statement was certainly not executed."""
+    if isinstance(error, ConnectionShutdown) and str(error).endswith(NOT_SENT):
+        return True
     return isinstance(error, IsBootstrappingErrorMessage) or str(error) in NOT_ASKED or NOT_DONE in str(error)
 
 
