@@ -36,6 +36,10 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io, full_round: bool) {
                 client.partial_since_ns = now;
             }
         }
+        if client.stalled_since_ns == 0 {
+            // What waited at the last look has been sent or refused: later queries may wait, too.
+            client.refuse_next = false;
+        }
         let handshake = !matches!(client.phase, Phase::Ready) && now > client.handshake_deadline_ns;
         let slow = client.partial_since_ns != 0
             && !client.stalls.any()

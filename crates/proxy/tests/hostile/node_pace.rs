@@ -250,6 +250,32 @@ fn a_node_that_pauses_for_less_than_its_silence_may_last() {
     }
 }
 
+/// A client that has waited in vain once waits again the next time.
+#[test]
+fn a_query_after_one_that_was_refused_waits_for_room() {
+    let mut testbed = Testbed::bare(|options| {
+        options.nodes = 1;
+        options.config.in_flight_max = 1;
+        options.config.query_timeout_ms = 90_000;
+        options.config.node_silence_ms = 5_000;
+    });
+    let [first, second] = [0, 1].map(|_| testbed.started_offender(4));
+    testbed.run_for(SECOND);
+    for (stream, frozen_ns) in [(1, 30 * SECOND), (2, 2 * SECOND)] {
+        testbed.scene.world.freeze(testbed.scene.nodes[0]);
+        testbed.send(first, &bytes::query(4, stream, SELECT));
+        testbed.run_for(SECOND);
+        testbed.send(second, &bytes::query(4, stream, SELECT));
+        testbed.run_for(frozen_ns);
+        testbed.scene.world.thaw(testbed.scene.nodes[0]);
+        [first, second].iter().for_each(|client| testbed.answered(*client, 1));
+        testbed.run_for(15 * SECOND);
+        let [_, answer] = [first, second].map(|client| testbed.take_answers(client).remove(0));
+        let refused = (answer.opcode() == opcode::ERROR).then(|| answer.error().0);
+        assert_eq!(refused, (stream == 1).then_some(OVERLOADED));
+    }
+}
+
 /// A full link has no stream id left to probe the node.
 #[test]
 fn a_full_link_whose_node_stops() {
