@@ -413,7 +413,7 @@ options! {
     /// Time after which a read of one key goes to another replica too: off, p99, or a fixed time
     hedge: Hedge {
         kind: Hedge, value: "WHEN", default: "off",
-        allowed: Form("`off`, `p99`, time", "p99"), change: OnReload,
+        allowed: Form("`off`, `p99`, 1ms to 1m", "p99"), change: OnReload,
         manual: "`p99` is the time that one read in a hundred exceeds; see [hedged reads](slow-nodes.md#hedged-reads)",
     }
     /// Largest percentage of reads that go to another replica too

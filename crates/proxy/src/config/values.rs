@@ -51,7 +51,7 @@ pub enum Hedge {
 }
 
 impl Kind for Hedge {
-    const EXPECTED: &'static str = "\"off\", \"p99\", or a time from 1ms to 1min such as \"20ms\"";
+    const EXPECTED: &'static str = "\"off\", \"p99\", or a time from 1ms to 1m such as \"20ms\"";
 
     fn from_text(text: &str) -> Result<Self, String> {
         match text {
