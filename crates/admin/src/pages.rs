@@ -207,7 +207,7 @@ impl Pages {
         self.parts.iter().flat_map(|part| part.stuck(now)).collect()
     }
 
-    /// Has the parts look at what lasts.
+    /// Runs the checks that each part makes once a second.
     pub(crate) fn look(&self) {
         self.stuck();
         self.parts.iter().for_each(|part| part.look());

@@ -347,7 +347,7 @@ mod tests {
         server.abort();
     }
 
-    /// Counts its looks at what is no matter of `/healthz` and `/readyz`.
+    /// Counts calls of `look`, which `/healthz` and `/readyz` must not make.
     #[derive(Default)]
     struct Costly(AtomicUsize);
 

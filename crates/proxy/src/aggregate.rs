@@ -28,7 +28,7 @@ pub(crate) fn send(
     send_under(links, retained, io, key, pending, body).is_some()
 }
 
-/// The same; returns the stream id of the link.
+/// Sends a request as [`send`] does, and returns its stream id on the link.
 #[inline(always)]
 pub(crate) fn send_under(
     links: &mut Links,

@@ -1,11 +1,11 @@
 //! Late reads: which reads a core watches, the time after which a read is late, and the budget of
 //! second reads ([`crate::retry::hedge`]).
 //!
-//! Reads are watched in the order in which they were sent. When the first of them becomes due, it
-//! is answered, or it is late. With `hedge = "p99"` the core moves the time after each of these
-//! looks: far up for a late read, and a little down for any other, so that one read in a hundred
-//! exceeds it. So no answer has to be measured. A second read does not shorten the time, because
-//! the first one is still looked at when it becomes due.
+//! A core watches reads in the order in which they were sent. When the first of them becomes due,
+//! it has its answer, or it is late. With `hedge = "p99"` the core then moves the time: far up for
+//! a late read, and a little down for any other, so that one read in a hundred exceeds it. So the
+//! core does not have to measure answers. A second read does not shorten the time, because the core
+//! judges the first one.
 
 use std::collections::VecDeque;
 
@@ -28,8 +28,8 @@ const PRICE: u64 = 100;
 const WHOLE: u32 = 1 << 16;
 /// Reads over which the part of late ones is averaged.
 const AVERAGED: u32 = 32;
-/// The time grows by this part with a late read, and by a smaller one if most reads are late: a
-/// pause of all nodes makes many of them late at once.
+/// The time grows by this part with a late read, and by a smaller part while more than a third of
+/// the last reads were late: a pause of all nodes makes many of them late at once.
 const UP: u64 = 16;
 const UP_OF_MANY: u64 = 128;
 /// The time shrinks by this part with a read in time: a hundredth of the growth.
@@ -55,7 +55,7 @@ impl Watched {
     }
 }
 
-/// The owner of a core's knowledge of late reads.
+/// A core's watched reads, the time after which they are late, and the budget of second reads.
 #[derive(Debug, Default)]
 pub(crate) struct Lateness {
     /// Time after which a read is late, nanoseconds; 0: no read is hedged.
@@ -127,7 +127,7 @@ impl Lateness {
         self.is_timed = false;
     }
 
-    /// The next read that has had its time. Without one, the timer is set for those to come.
+    /// Returns the next read whose time has passed. If there is none, sets the timer for the next.
     pub(crate) fn next_due(&mut self, io: &mut Io) -> Option<Watched> {
         let (now_ns, late_ns) = (io.now_ns(), self.late_ns);
         let due =
@@ -138,7 +138,7 @@ impl Lateness {
         due
     }
 
-    /// Learns from a read that has had its time.
+    /// Learns from a read whose time has passed.
     pub(crate) fn learn(&mut self, is_late: bool) {
         let are_many = self.are_many_late();
         let seen = if is_late { WHOLE } else { 0 };

@@ -1,6 +1,6 @@
-//! The two requests of a hedged read, while both of their answers are awaited: each names the
-//! other. When one of them ends, the other changes its purpose at once, so that a request that is
-//! still hedged always has another.
+//! The two requests of a hedged read, while the proxy waits for both answers: each names the other.
+//! When one of them ends, the other changes its purpose at once. So a hedged request always has a
+//! counterpart.
 
 use shunt_reactor::Io;
 
@@ -18,7 +18,7 @@ fn other_of(links: &mut Links, other: Leg, own: Leg) -> Option<&mut Pending> {
     names_own.then_some(pending)
 }
 
-/// The answer to the request at `own` goes to the client: that of the other is for nobody.
+/// The answer to the request at `own` goes to the client, and the other answer will be dropped.
 pub(crate) fn overtake(
     links: &mut Links,
     retained: &mut Retained,
@@ -49,7 +49,7 @@ pub(crate) fn end(links: &mut Links, metrics: &CoreMetrics, own: Leg, purpose: P
     }
 }
 
-/// An overtaken request has no answer at its deadline.
+/// Handles an overtaken request that has no answer at its deadline.
 pub(crate) fn expire(links: &mut Links, own: Leg) {
     let pending = links.get_mut(own.link).and_then(|link| link.streams.get_mut(own.stream));
     if let Some(pending) = pending.filter(|pending| pending.purpose == Purpose::Overtaken) {

@@ -36,11 +36,12 @@ pub(crate) struct Leg {
 pub(crate) enum Purpose {
     /// A client's request; the answer goes to the client.
     Client,
-    /// A client's read that another node has, too ([`crate::retry::hedge`]); the client gets the
-    /// first answer. The fields name the other request: not a [`Leg`], which would take more room.
+    /// A client's read that went to another node too ([`crate::retry::hedge`]); the client gets
+    /// the first result. The fields name the other request: not a [`Leg`], which would take more
+    /// room.
     Hedged { link: LinkKey, stream: u16, is_second: bool },
-    /// Such a read to which the other node has answered first: the id stays taken until this node
-    /// answers too.
+    /// A hedged read that the other node answered first: the id stays taken until this node answers
+    /// too.
     Overtaken,
     /// OPTIONS, to see whether the node is alive.
     Heartbeat,

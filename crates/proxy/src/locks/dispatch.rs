@@ -48,10 +48,10 @@ pub(super) fn ask(
 }
 
 /// Gives back a lock that was granted through another proxy to a client that has left. That proxy
-/// may own the lock no more.
+/// may no longer own the lock.
 pub(crate) fn give_back(core: &mut Core, io: &mut Io, login: &Login, question: &LockRequest<'_>) {
-    // The request is forwarded by the login. If this proxy owns the lock by now, it gives back no
-    // lock of a role.
+    // The request is forwarded with the login. If this proxy owns the lock by now, it gives back no
+    // lock that belongs to a role.
     let role = core.fleet.requests.no_role();
     let asker = Asker { role, login: login.clone(), was_forwarded: false };
     let form = validation::form(core, AnswerKind::Nobody, question.name, question.owner, 0);

@@ -200,12 +200,12 @@ labels! {
     pub enum HedgeEvent = "event" {
         /// A late read went to another node too.
         Sent = "sent",
-        /// The second node's answer went to the client, or the first node failed.
+        /// The client got the second node's answer, or the first node failed first.
         Won = "won",
-        /// The first node's answer went to the client, or the second node failed, or neither
-        /// answered.
+        /// The client got the first node's answer, or the second node failed first.
         Abandoned = "abandoned",
-        /// A read was late, and there was no credit for a second one, or most reads were late.
+        /// A read was late, but there was no credit for a second one, or more than a third of the
+        /// last reads were late.
         Withheld = "withheld",
     }
 }

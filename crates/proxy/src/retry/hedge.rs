@@ -1,9 +1,9 @@
-//! Hedged reads: a read that is late goes to another replica too, and the client gets the first
-//! answer. [`crate::link::lateness`] knows which reads are late.
+//! Hedged reads: a late read goes to another replica too, and the client gets the first result.
+//! [`crate::link::lateness`] knows which reads are late.
 //!
-//! While both answers are awaited, each of the two requests names the other ([`Purpose::Hedged`]).
-//! As soon as one of them is over, in whatever way, the other is either *overtaken*, and its answer
-//! will be dropped, or an ordinary request. A hedged read must never
+//! While the proxy waits for both answers, each of the two requests names the other
+//! ([`Purpose::Hedged`]). As soon as one of them ends, in whatever way, the other is either
+//! *overtaken*, and its answer will be dropped, or an ordinary request. A hedged read must never
 //!
 //! - be answered twice, or with another query's rows: the stream id of an overtaken request stays
 //!   taken until its own answer comes, or its link is lost;
@@ -12,7 +12,7 @@
 //! - be anything but a read: what `may_repeat` refuses, and a table whose mode has changed since,
 //!   goes to no second node;
 //! - go to the same node, to one that is ejected, drained or silent, or to one without the data;
-//! - exceed its share of the reads, or go out while most reads are late;
+//! - exceed its share of the reads, or go out while more than a third of the last reads are late;
 //! - leave a stream id or kept bytes behind: an overtaken request keeps no bytes.
 
 use shunt_reactor::Io;
@@ -29,7 +29,7 @@ use crate::reply::Answer;
 use crate::retry::{mode_change, refusals, repeat};
 use crate::route::{self, Choice};
 
-/// Looks at the reads that have had their time, and sends late ones to another node too.
+/// Looks at the reads whose time has passed, and sends late ones to another node too.
 pub(crate) fn due(core: &mut Core, io: &mut Io) {
     core.links.lateness.is_woken();
     while let Some(watched) = core.links.lateness.next_due(io) {
@@ -83,8 +83,8 @@ fn send(core: &mut Core, io: &mut Io, at: LinkRef, stream: u16, pending: &Pendin
     core.context.metrics.hedges.of(HedgeEvent::Sent).add(1);
 }
 
-/// Replicas of the read's partition in the local datacentre, without the node that has it and those
-/// that get nothing that others can take.
+/// Replicas of the read's partition in the local datacentre, without the node that has the read and
+/// without ejected, drained and silent nodes.
 fn other_replicas(core: &Core, at: LinkRef, pending: &Pending) -> Vec<NodeId> {
     let first = core.links.find(at).map(|link| link.node);
     let (Some(cluster), Some((keyspace, token))) = (&core.router.cluster, pending.plan.placement)

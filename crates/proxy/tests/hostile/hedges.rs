@@ -99,7 +99,7 @@ impl Hedged {
         (code, hedged.events())
     }
 
-    /// Checks that this request reaches one node alone, though that is late.
+    /// Checks that this request reaches only one node, although that node is late.
     fn check_alone(mut self, text: &'static str, request: &[u8]) {
         self.act(text, &[Action::Delay(300 * MILLISECOND)]);
         self.send(request);
@@ -145,7 +145,7 @@ fn the_loss_of_the_first_node_leaves_the_read_to_the_second() {
     hedged.send(&read(1, 2));
     let came = Arc::clone(&hedged.came);
     let both = |_: &mut _| came.lock().unwrap().len() == 2;
-    assert!(hedged.testbed.scene.world.run_until(SECOND, both), "no second node was asked");
+    assert!(hedged.testbed.scene.world.run_until(SECOND, both), "no second node got the read");
     let first = hedged.testbed.scene.nodes[hedged.came()[0]];
     hedged.testbed.scene.world.kill(first);
     assert_eq!((hedged.only_code(2), hedged.events()), (0, [1, 1, 0]));
@@ -159,8 +159,8 @@ fn a_read_that_no_node_answers_gets_one_error() {
     assert!(code != 0 && (sent, won + abandoned) == (1, 1), "{code:#x} {won} {abandoned}");
 }
 
-/// The stream ids of overtaken requests are taken until their answers come, and not longer. Late
-/// answers, of other keys, come while new reads are in flight under other ids.
+/// The stream ids of overtaken requests stay taken until their answers come, and no longer. Late
+/// answers with other keys come while new reads are in flight under other ids.
 #[test]
 fn late_answers_reach_no_other_read_and_free_their_stream_ids() {
     let mut hedged = Hedged::new(|options| options.config.in_flight_max = 64);

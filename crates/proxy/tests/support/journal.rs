@@ -15,9 +15,9 @@ pub struct Journal {
 
 impl Journal {
     pub fn open() -> Journal {
-        // A place in the code is asked once whether anybody wants its lines. While there is a
-        // single subscriber, tracing asks that of the thread which passes the place first, and the
-        // thread of another test has none: its no would hold for this thread.
+        // Tracing asks once for each place in the code whether anybody wants its lines. While there
+        // is a single subscriber, it asks the subscriber of the thread that passes the place first.
+        // The thread of another test has none, and its "no" would also hold for this thread.
         static OTHERS: Once = Once::new();
         OTHERS.call_once(|| _ = tracing::subscriber::set_global_default(Others));
         let lines = Arc::<Mutex<Vec<String>>>::default();
