@@ -243,9 +243,14 @@ pub(crate) fn drained(agent: &mut Agent, io: &mut Io, key: usize) {
         }
     } else if io.backlog(taken.conn) == 0 && (taken.is_out || taken.is_broken_off) {
         taken.out_ns.get_or_insert(io.now_ns());
-        taken.tail = Some(Tail { bytes: usize::MAX, look_ns: u64::MAX });
-        io.ask_unacknowledged(taken.conn);
+        await_acknowledgement(io, taken);
     }
+}
+
+/// Watches a connection until its client has acknowledged all that was written to it.
+pub(crate) fn await_acknowledgement(io: &mut Io, taken: &mut Taken) {
+    taken.tail = Some(Tail { bytes: usize::MAX, look_ns: u64::MAX });
+    io.ask_unacknowledged(taken.conn);
 }
 
 /// Notes how many bytes of its answer, or of the end behind it, the client has not acknowledged.

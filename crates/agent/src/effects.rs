@@ -11,7 +11,7 @@ use shunt_wire::http1::Framing;
 use tracing::warn;
 
 use crate::metrics::{Left, Way, Why};
-use crate::state::{Agent, Exchange, Peer, Stage, Tail, Taken, Wanted};
+use crate::state::{Agent, Exchange, Peer, Stage, Taken, Wanted};
 use crate::{answer, ask, connections, link, offers, request};
 
 /// Carries out all queued work, in order; doing so may queue more.
@@ -21,24 +21,25 @@ pub(crate) fn out(agent: &mut Agent, io: &mut Io) {
     }
 }
 
+fn taken_of(agent: &mut Agent, flow: Flow) -> Option<&mut Taken> {
+    agent.of_flow.get(&flow).and_then(|key| agent.taken.get_mut(*key))
+}
+
 fn carry_out(agent: &mut Agent, io: &mut Io, wanted: Wanted) {
     match wanted {
         Wanted::Restore(flow, frozen, offer) => restore(agent, io, flow, *frozen, offer),
         Wanted::Freeze(flow) => {
-            if let Some(taken) = agent.of_flow.get(&flow).and_then(|key| agent.taken.get_mut(*key))
-            {
+            if let Some(taken) = taken_of(agent, flow) {
                 // Retries of a connection with bytes in flight keep the first time.
                 taken.leaves_ns.get_or_insert(io.now_ns());
                 io.freeze(taken.conn);
             }
         }
         Wanted::End(flow) => {
-            if let Some(taken) = agent.of_flow.get(&flow).and_then(|key| agent.taken.get_mut(*key))
-            {
+            if let Some(taken) = taken_of(agent, flow) {
                 taken.is_ending = true;
-                taken.tail = Some(Tail { bytes: usize::MAX, look_ns: u64::MAX });
                 io.end_output(taken.conn);
-                io.ask_unacknowledged(taken.conn);
+                connections::await_acknowledgement(io, taken);
             }
         }
         Wanted::Start(flow, (_, ticket), _) if agent.options.protocol == Protocol::Cql => {

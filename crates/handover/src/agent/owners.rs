@@ -239,11 +239,9 @@ impl Agent {
                 let answer_sent = *answer_sent;
                 self.ended(now_ms, flow, Ending::TimedOut, answer_sent, sink);
             }
-            Some(Stage::Sending | Stage::Done { .. } | Stage::Ending { .. }) => {
-                let answer_sent = match self.moves.get(&flow).map(|known| &known.stage) {
-                    Some(Stage::Done { answer_sent, .. } | Stage::Ending { answer_sent }) => {
-                        *answer_sent
-                    }
+            Some(stage @ (Stage::Sending | Stage::Done { .. } | Stage::Ending { .. })) => {
+                let answer_sent = match stage {
+                    Stage::Done { answer_sent, .. } | Stage::Ending { answer_sent } => *answer_sent,
                     _ => 0,
                 };
                 sink.disown(flow);

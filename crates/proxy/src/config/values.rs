@@ -50,6 +50,12 @@ pub enum Hedge {
     },
 }
 
+impl Hedge {
+    fn after(ms: u64) -> Option<Self> {
+        (1..=60_000).contains(&ms).then_some(Self::After { ms })
+    }
+}
+
 impl Kind for Hedge {
     const EXPECTED: &'static str = "\"off\", \"p99\", or a time from 1ms to 1m such as \"20ms\"";
 
@@ -57,18 +63,12 @@ impl Kind for Hedge {
         match text {
             "off" => Ok(Self::Off),
             "p99" => Ok(Self::P99),
-            _ => match Millis::from_text(text)?.0 {
-                ms @ 1..=60_000 => Ok(Self::After { ms }),
-                _ => Err(String::new()),
-            },
+            _ => Self::after(Millis::from_text(text)?.0).ok_or_else(String::new),
         }
     }
 
     fn from_number(number: i64) -> Option<Self> {
-        u64::try_from(number)
-            .ok()
-            .filter(|ms| (1..=60_000).contains(ms))
-            .map(|ms| Self::After { ms })
+        Self::after(u64::try_from(number).ok()?)
     }
 }
 

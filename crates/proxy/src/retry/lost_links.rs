@@ -62,6 +62,7 @@ fn request_lost(core: &mut Core, io: &mut Io, pending: &Pending, log: &SentLog) 
         }
         Purpose::Reprepare { repair } => unprepared::give_up(core, io, repair),
         // The other request of a hedged read went on when the link broke.
-        _ => {}
+        Purpose::Hedged { .. } | Purpose::Overtaken => {}
+        Purpose::Spread | Purpose::Heartbeat | Purpose::Orphan | Purpose::Offered => {}
     }
 }

@@ -93,7 +93,9 @@ fn expire_requests(core: &mut Core, io: &mut Io, key: LinkKey) {
                 );
             }
             Purpose::Reprepare { repair } => unprepared::is_late(core, io, repair),
-            _ => {}
+            // The other request of a hedged read goes on.
+            Purpose::Hedged { .. } | Purpose::Overtaken => {}
+            Purpose::Spread | Purpose::Heartbeat | Purpose::Orphan | Purpose::Offered => {}
         }
     }
     if never_answered {

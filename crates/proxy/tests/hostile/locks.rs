@@ -259,7 +259,7 @@ fn queries_of_others_that_are_not_answered_do_not_end_the_lease() {
     assert!(ring.applies(other, &take("locks", "a", "me")));
 }
 
-pub fn peer(ring: &mut LockTestbed) -> HostId<HandshakeNode> {
+fn peer(ring: &mut LockTestbed) -> HostId<HandshakeNode> {
     let mut peer = HandshakeNode::new(false, (1, "peer".to_owned()));
     peer.holds_queries = true;
     let peer = ring.testbed.scene.world.add("peer", peer);
@@ -267,7 +267,7 @@ pub fn peer(ring: &mut LockTestbed) -> HostId<HandshakeNode> {
     peer
 }
 
-pub const PEER: &str = "10.2.0.2:9042";
+const PEER: &str = "10.2.0.2:9042";
 
 /// Another proxy exists and answers no request.
 #[test]

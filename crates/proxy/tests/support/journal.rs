@@ -19,9 +19,9 @@ impl Journal {
         // is a single subscriber, it asks the subscriber of the thread that passes the place first.
         // The thread of another test has none, and its "no" would also hold for this thread.
         static OTHERS: Once = Once::new();
-        OTHERS.call_once(|| _ = tracing::subscriber::set_global_default(Others));
+        OTHERS.call_once(|| _ = tracing::subscriber::set_global_default(Writer(None)));
         let lines = Arc::<Mutex<Vec<String>>>::default();
-        let writer = Writer(Arc::clone(&lines));
+        let writer = Writer(Some(Arc::clone(&lines)));
         Journal { lines, _until: tracing::subscriber::set_default(writer) }
     }
 
@@ -53,32 +53,9 @@ impl Journal {
     }
 }
 
-/// The subscriber of threads without a journal. It wants no lines, and lets each line be asked for
-/// anew.
-struct Others;
-
-impl Subscriber for Others {
-    fn register_callsite(&self, _metadata: &'static Metadata<'static>) -> Interest {
-        Interest::sometimes()
-    }
-
-    fn enabled(&self, _metadata: &Metadata<'_>) -> bool {
-        false
-    }
-
-    fn event(&self, _event: &Event<'_>) {}
-
-    fn new_span(&self, _span: &span::Attributes<'_>) -> span::Id {
-        span::Id::from_u64(1)
-    }
-
-    fn record(&self, _span: &span::Id, _values: &span::Record<'_>) {}
-    fn record_follows_from(&self, _span: &span::Id, _follows: &span::Id) {}
-    fn enter(&self, _span: &span::Id) {}
-    fn exit(&self, _span: &span::Id) {}
-}
-
-struct Writer(Arc<Mutex<Vec<String>>>);
+/// Keeps lines. The subscriber of threads without a journal keeps none. Each line is asked for anew,
+/// because another thread's answer does not hold for this one.
+struct Writer(Option<Arc<Mutex<Vec<String>>>>);
 
 /// Writes the message and the fields of one event as text.
 #[derive(Default)]
@@ -101,15 +78,20 @@ impl Visit for Line {
 }
 
 impl Subscriber for Writer {
+    fn register_callsite(&self, _metadata: &'static Metadata<'static>) -> Interest {
+        Interest::sometimes()
+    }
+
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        *metadata.level() <= Level::INFO
+        self.0.is_some() && *metadata.level() <= Level::INFO
     }
 
     fn event(&self, event: &Event<'_>) {
+        let Some(lines) = &self.0 else { return };
         let mut line = Line::default();
         event.record(&mut line);
         let text = format!("{} {}{}", event.metadata().level(), line.message, line.fields);
-        self.0.lock().unwrap().push(text);
+        lines.lock().unwrap().push(text);
     }
 
     fn new_span(&self, _span: &span::Attributes<'_>) -> span::Id {

@@ -47,8 +47,7 @@ pub(crate) fn note(
 pub(crate) fn asker_of(core: &Core, slot: u32) -> Option<(Arc<str>, Login)> {
     let client = core.clients.get(slot)?;
     let pool = core.router.pools.get(client.pool?)?;
-    let role =
-        pool.names.whole_role.clone().unwrap_or_else(|| Arc::clone(&core.fleet.requests.no_role));
+    let role = pool.names.whole_role.clone().unwrap_or_else(|| core.fleet.requests.no_role());
     Some((role, login_of(&core.router, client)))
 }
 
