@@ -40,9 +40,10 @@ SIDECARS = {"sidecar": (6380, "cli"), "sidecar-tcp": (6381, "tcp")}
 # An address that no host has: what goes there is split on its way out of the client's.
 NOBODY = f"{hosts.NETWORK}.200"
 SPLITS_AT = {"netmc-client": (CLIENT, NOBODY), "netmc-gateway": (GATEWAY, VIP)}
-WAYS = {"tcp": "tcp", "cli-each": "cli", "cli": "cli", "module": "cli", "coordinator": "coordinator", "netmc-client": "netmc", "netmc-gateway": "netmc",
+WAYS = {"tcp": "tcp", "cli-each": "cli", "cli": "cli", "cli-gso": "cli", "module": "cli", "module-gso": "cli", "coordinator": "coordinator", "netmc-client": "netmc", "netmc-gateway": "netmc",
         "twemproxy": "tcp", "sidecar": "tcp", "sidecar-tcp": "tcp"}
 ARMS = tuple(WAYS)
+MODULE_ARMS = {"module", "module-gso"}
 SHOWN = ("rate_per_s", "per_core_s", "client_cpu_us", "others_cpu_us", "cpu_us", "process_cpu_us", "packets", "p50_us", "p99_us")
 NUTCRACKER = shutil.which("nutcracker", path=os.environ["PATH"] + ":/usr/sbin")
 TWEMPROXY = """multigets:
@@ -127,7 +128,7 @@ class Setting(Processes):
     def start(self):
         for index, host in enumerate(self.hosts.backends):
             self.start_server(f"redis-{index}", host, SERVER_PORT)
-            if "module" in self.arms:
+            if MODULE_ARMS & set(self.arms):
                 self.start_server(f"module-{index}", host, MODULE_SERVER_PORT, "--loadmodule", module(), "bind", hosts.address(host), "port", MODULE_PORT,
                                   "allow", f"{hosts.NETWORK}.0/24", "rate-max", "1000000")
             shim = hosts.at(hosts.address(host), SHIM_PORT)
@@ -146,7 +147,7 @@ class Setting(Processes):
             config.write_text(TWEMPROXY.format(listen=hosts.at(hosts.address(GATEWAY), PROXY_PORT),
                                                servers="\n".join(f"   - {address}:1" for address in self.at(SERVER_PORT))))
             self.run("twemproxy", [NUTCRACKER, "-c", config])
-        ports = [SERVER_PORT, *([MODULE_SERVER_PORT] if "module" in self.arms else [])]
+        ports = [SERVER_PORT, *([MODULE_SERVER_PORT] if MODULE_ARMS & set(self.arms) else [])]
         for host, port in [*((host, port) for host in self.hosts.backends for port in ports), *([(GATEWAY, PROXY_PORT)] if "twemproxy" in self.arms else [])]:
             self.until(lambda host=host, port=port: self._answers(hosts.address(host), port), f"{host} answers")
 
@@ -190,14 +191,16 @@ class Setting(Processes):
     def command(self, arm: str, point: Point, options, *more) -> list:
         targets = {name: [hosts.at("127.0.0.1", port)] for name, (port, _) in SIDECARS.items()}
         targets["twemproxy"] = [hosts.at(hosts.address(GATEWAY), PROXY_PORT)]
-        targets["module"] = self.at(MODULE_SERVER_PORT)
+        targets["module"] = targets["module-gso"] = self.at(MODULE_SERVER_PORT)
         asked = ["--way", WAYS[arm], "--server", ",".join(targets.get(arm) or self.at(SERVER_PORT))]
         if WAYS[arm] != "tcp":
-            asked += ["--shim", ",".join(self.at(MODULE_PORT if arm == "module" else SHIM_PORT)), "--from", f"{hosts.address(CLIENT)}:0"]
+            asked += ["--shim", ",".join(self.at(MODULE_PORT if arm in MODULE_ARMS else SHIM_PORT)), "--from", f"{hosts.address(CLIENT)}:0"]
         if arm in SPLITS_AT:
             asked += ["--switch", hosts.at(SPLITS_AT[arm][1], SHIM_PORT)]
         if arm == "cli-each":
             asked += ["--datagrams-at-once", 1]
+        if arm.endswith("-gso"):
+            asked += ["--gso"]
         if point.rate:
             asked += ["--rate", point.rate]
         asked += ["--size", point.size, "--distribution", point.distribution, "--writes", point.writes, "--key-bytes", point.key_bytes,
@@ -207,7 +210,7 @@ class Setting(Processes):
 
     def fill(self, point: Point, options):
         """Writes all keys, where each arm looks for them."""
-        for arm in ["tcp", *(arm for arm in ("twemproxy", "module") if arm in self.arms)]:
+        for arm in ["tcp", *(arm for arm in ("twemproxy", *MODULE_ARMS) if arm in self.arms)]:
             read(self.command(arm, point._replace(rate=0), options, "--populate", "--warm-up", 0, "--duration", 0.01))
 
     def kinds(self) -> dict:

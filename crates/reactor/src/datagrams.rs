@@ -2,21 +2,26 @@
 //! end. They may be lost at any point, so a datagram without room is dropped and counted, and
 //! nothing waits.
 
+mod messages;
+
+use std::cmp::Reverse;
 use std::io;
-use std::mem::MaybeUninit;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
-use rustix::net::{AddressFamily, SocketAddrAny, SocketFlags, SocketType, ipproto, sockopt};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, sockopt};
+
+use messages::Sent;
+pub(crate) use messages::receive;
 
 /// Datagrams handed over in one turn; the others wait in the kernel.
 pub(crate) const RECEIVED_PER_TURN: usize = 256;
 /// Datagrams that one turn may send.
 const SENT_PER_TURN_MAX: usize = 16 << 10;
-/// Datagrams per system call.
+/// Messages per system call. One has a datagram, or several of one size for one peer.
 pub(crate) const AT_ONCE_MAX: usize = 32;
-/// Room for the largest datagram of UDP.
+/// Room for the largest message of UDP.
 pub(crate) const BYTES_MAX: usize = 64 << 10;
 /// Receive buffer requested from the kernel for times when the loop is busy; it cuts this to
 /// `net.core.rmem_max`.
@@ -39,6 +44,7 @@ pub fn bind_datagrams(mut address: SocketAddr, count: usize) -> io::Result<Vec<U
         sockopt::set_socket_reuseport(&socket, count > 1)?;
         let _ = sockopt::set_socket_recv_buffer_size(&socket, RECEIVE_BUFFER_BYTES);
         never_fragment(&socket, address.is_ipv4())?;
+        messages::gather_received(&socket);
         rustix::net::bind(&socket, &address)?;
         let socket = UdpSocket::from(socket);
         // The others use the port that the first one got.
@@ -53,13 +59,15 @@ fn never_fragment(socket: &impl AsRawFd, is_ipv4: bool) -> io::Result<()> {
         true => (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO),
         false => (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DO),
     };
-    let size = size_of::<libc::c_int>() as libc::socklen_t;
-    // SAFETY: the descriptor is open for the call, and the value is an int of the given size that
-    // outlives it.
-    let outcome = unsafe {
-        libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const value).cast(), size)
-    };
-    if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    messages::set_option(socket, level, option, value)
+}
+
+/// A datagram of the turn: its receiver, and its place in the bytes of all.
+#[derive(Debug)]
+struct Queued {
+    to: SocketAddr,
+    start: usize,
+    length: usize,
 }
 
 /// The socket of a loop, and the datagrams of the turn.
@@ -67,16 +75,18 @@ fn never_fragment(socket: &impl AsRawFd, is_ipv4: bool) -> io::Result<()> {
 pub(crate) struct Datagrams {
     pub(crate) socket: Option<Arc<UdpSocket>>,
     bytes: Vec<u8>,
-    /// Receiver of each datagram, and its end in `bytes`.
-    queue: Vec<(SocketAddr, usize)>,
+    queue: Vec<Queued>,
     at_once: usize,
+    /// Datagrams of one size for one peer leave as one message.
+    groups: bool,
     pub(crate) dropped: u64,
 }
 
 impl Datagrams {
-    /// `at_once`: bound on the datagrams per system call.
-    pub(crate) fn new(socket: Option<Arc<UdpSocket>>, at_once: usize) -> Self {
-        Self { socket, at_once: at_once.clamp(1, AT_ONCE_MAX), ..Self::default() }
+    /// `at_once`: bound on the messages per system call.
+    pub(crate) fn new(socket: Option<Arc<UdpSocket>>, at_once: usize, groups: bool) -> Self {
+        let groups = groups && socket.as_deref().is_some_and(messages::can_group);
+        Self { socket, at_once: at_once.clamp(1, AT_ONCE_MAX), groups, ..Self::default() }
     }
 
     pub(crate) fn push(&mut self, to: SocketAddr, bytes: &[u8]) {
@@ -84,63 +94,78 @@ impl Datagrams {
             self.dropped += 1;
             return;
         }
+        let (start, length) = (self.bytes.len(), bytes.len());
         self.bytes.extend_from_slice(bytes);
-        self.queue.push((to, self.bytes.len()));
+        self.queue.push(Queued { to, start, length });
     }
 
     pub(crate) fn flush(&mut self) {
-        let (mut start, mut next) = (0, 0);
+        if self.groups {
+            // Datagrams have no order of their own.
+            self.queue.sort_unstable_by_key(|one| (one.to, Reverse(one.length)));
+        }
+        let mut next = 0;
         while let Some(socket) = &self.socket
             && next < self.queue.len()
         {
-            let some = &self.queue[next..self.queue.len().min(next + self.at_once)];
-            let sent = match some {
-                [(to, end)] => usize::from(socket.send_to(&self.bytes[start..*end], *to).is_ok()),
-                _ => send_together(socket, &self.bytes, start, some),
-            };
-            // The kernel's buffer is full, or ICMP reported an error of an earlier datagram: either
-            // way the one after those that went is lost.
-            let is_lost = sent < some.len();
-            self.dropped += u64::from(is_lost);
-            next += sent + usize::from(is_lost);
-            start = self.queue[next - 1].1;
+            let rest = &self.queue[next..];
+            match messages::send(socket, &self.bytes, rest, self.at_once, self.groups) {
+                Sent::Taken(count) => next += count.max(1),
+                // The kernel's buffer is full, or the datagram is too large.
+                Sent::Refused(1, _) => (self.dropped, next) = (self.dropped + 1, next + 1),
+                Sent::Refused(count, error) => {
+                    self.dropped += match error.raw_os_error() {
+                        Some(libc::EAGAIN | libc::ENOBUFS) => count as u64,
+                        _ => self.send_singly(next, count, &error),
+                    };
+                    next += count;
+                }
+            }
         }
         self.dropped += (self.queue.len() - next) as u64;
         self.queue.clear();
         self.bytes.clear();
     }
+
+    /// Sends the datagrams of a refused message one by one; returns how many of them are lost.
+    fn send_singly(&mut self, first: usize, count: usize, error: &io::Error) -> u64 {
+        let Some(socket) = &self.socket else { return count as u64 };
+        let lost = self.queue[first..first + count].iter().filter(|one| {
+            socket.send_to(&self.bytes[one.start..one.start + one.length], one.to).is_err()
+        });
+        let lost = lost.count() as u64;
+        // A route whose packets are encrypted, or a device that computes no checksums, takes no
+        // messages to cut. Any other error is one of this message: its datagrams may be too large
+        // for the route.
+        self.groups &= error.raw_os_error() != Some(libc::EIO);
+        lost
+    }
 }
 
-/// Sends these datagrams, the first of which begins at `start` of `bytes`, in one call; returns how
-/// many the kernel took.
-fn send_together(
-    socket: &UdpSocket,
-    bytes: &[u8],
-    mut start: usize,
-    queue: &[(SocketAddr, usize)],
-) -> usize {
-    let mut names = [const { MaybeUninit::<SocketAddrAny>::uninit() }; AT_ONCE_MAX];
-    let mut parts = [const { MaybeUninit::<libc::iovec>::uninit() }; AT_ONCE_MAX];
-    let mut messages = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; AT_ONCE_MAX];
-    let places = names.iter_mut().zip(&mut parts).zip(&mut messages);
-    for ((to, end), ((name, part), message)) in queue.iter().zip(places) {
-        let name = name.write(SocketAddrAny::from(*to));
-        let payload = &bytes[start..*end];
-        let part = part.write(libc::iovec {
-            iov_base: payload.as_ptr().cast_mut().cast(),
-            iov_len: payload.len(),
-        });
-        // SAFETY: numbers and pointers, for all of which zero is a valid value.
-        let message = message.write(unsafe { std::mem::zeroed() });
-        message.msg_hdr.msg_name = name.as_ptr().cast_mut().cast();
-        message.msg_hdr.msg_namelen = name.addr_len();
-        (message.msg_hdr.msg_iov, message.msg_hdr.msg_iovlen) = (part, 1);
-        start = *end;
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn datagrams_of_one_size_for_one_peer_are_one_message() {
+        let bind =
+            || Arc::new(bind_datagrams("127.0.0.1:0".parse().unwrap(), 1).unwrap().remove(0));
+        let (own, peer) = (bind(), bind());
+        for groups in [true, false] {
+            let mut datagrams = Datagrams::new(Some(Arc::clone(&own)), AT_ONCE_MAX, groups);
+            assert_eq!(datagrams.groups, groups, "Linux 4.18 and later cut messages");
+            for byte in 0..10 {
+                datagrams.push(peer.local_addr().unwrap(), &[byte; 300]);
+            }
+            datagrams.flush();
+            assert_eq!((datagrams.dropped, datagrams.groups), (0, groups));
+            let mut buffer = vec![0; BYTES_MAX];
+            let mut sizes = Vec::new();
+            while let Ok(message) = receive(&peer, &mut buffer) {
+                assert_eq!((message.from, message.segment), (own.local_addr().unwrap(), 300));
+                sizes.push(message.bytes);
+            }
+            assert_eq!(sizes, if groups { vec![3_000] } else { vec![300; 10] });
+        }
     }
-    let count = queue.len().min(AT_ONCE_MAX) as libc::c_uint;
-    // SAFETY: the descriptor is open for the call; the first `count` messages were written above,
-    // and the memory they point to outlives it. The kernel only reads it.
-    let sent =
-        unsafe { libc::sendmmsg(socket.as_raw_fd(), messages.as_mut_ptr().cast(), count, 0) };
-    usize::try_from(sent).unwrap_or(0)
 }

@@ -470,7 +470,11 @@ impl Io {
             moves: Moves::new(options),
             securing: Vec::new(),
             timers: Timers::default(),
-            datagrams: Datagrams::new(options.datagrams.clone(), options.datagrams_at_once),
+            datagrams: Datagrams::new(
+                options.datagrams.clone(),
+                options.datagrams_at_once,
+                options.datagrams_in_groups,
+            ),
             pool: Pool::new(options.pool_bytes_max),
             receive_buffer: Vec::with_capacity(receive_bytes_max + crate::engine::KEPT_COPY_MAX),
             receive_bytes_max,

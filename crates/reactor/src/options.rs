@@ -31,8 +31,11 @@ pub struct LoopOptions {
     pub load: Option<Arc<AtomicUsize>>,
     /// Socket for datagrams, bound with [`bind_datagrams`](crate::bind_datagrams); epoll only.
     pub datagrams: Option<Arc<UdpSocket>>,
-    /// Datagrams per system call, at most 32.
+    /// Messages of datagrams per system call, at most 32.
     pub datagrams_at_once: usize,
+    /// Whether datagrams of one size for one peer leave as one message, which the kernel or the
+    /// network card cuts. A program of the kernel at the way out sees the uncut message.
+    pub datagrams_in_groups: bool,
     /// Means to take connections out of the loop and put them into it.
     pub mover: Mover,
     /// Bounds on the queues of a connection that is taken out.
@@ -52,6 +55,7 @@ impl Default for LoopOptions {
             load: None,
             datagrams: None,
             datagrams_at_once: AT_ONCE_MAX,
+            datagrams_in_groups: false,
             mover: Mover::None,
             frozen_limits: FrozenLimits::default(),
             restored_intake: Intake::default(),

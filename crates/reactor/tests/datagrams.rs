@@ -77,24 +77,138 @@ impl Service for Many {
 
 #[test]
 fn a_datagram_that_cannot_be_sent_takes_no_other_with_it() {
-    for at_once in [0, 1, 2, 3, 32, usize::MAX] {
+    for (at_once, in_groups) in
+        [0, 1, 2, 3, 32, usize::MAX].into_iter().flat_map(|count| [(count, false), (count, true)])
+    {
         let socket = bind_datagrams("127.0.0.1:0".parse().unwrap(), 1).unwrap().remove(0);
         let many = socket.local_addr().unwrap();
         let (_mailer, inbox) = mailbox(1).unwrap();
-        let options = LoopOptions { datagrams_at_once: at_once, ..options(socket) };
+        let options = LoopOptions {
+            datagrams_at_once: at_once,
+            datagrams_in_groups: in_groups,
+            ..options(socket)
+        };
         let server = std::thread::spawn(move || run(IoChoice::Epoll, options, &mut Many, inbox));
         let client = UdpSocket::bind("127.0.0.1:0").unwrap();
         client.set_read_timeout(Some(PATIENCE)).unwrap();
         client.send_to(b"begin", many).unwrap();
         let mut buffer = [0; 200];
-        for number in (0..MANY).filter(|number| number % 3 != 2) {
+        let mut left: Vec<u8> = (0..MANY).filter(|number| number % 3 != 2).collect();
+        while !left.is_empty() {
             let length = client.recv(&mut buffer).unwrap();
+            let number = buffer[0];
             assert_eq!(&buffer[..length], vec![number; usize::from(number) + 1]);
+            // In groups, those of one size go together; otherwise the order stays.
+            let place = left.iter().position(|one| *one == number).unwrap();
+            assert!(in_groups || place == 0, "{number} came before {left:?}");
+            left.remove(place);
         }
         client.send_to(b"end", many).unwrap();
         let length = client.recv(&mut buffer).unwrap();
         assert_eq!(&buffer[..length], b"33");
         server.join().unwrap().unwrap();
+    }
+}
+
+/// Sends this loop's peers datagrams of few sizes, and notes the ones that it gets.
+struct Crowd {
+    peers: Vec<SocketAddr>,
+    got: std::sync::mpsc::Sender<Vec<u8>>,
+}
+
+/// Length of datagram `number` to a peer: runs of one size, shorter ones, and some without bytes.
+fn crowd_length(number: u16) -> usize {
+    match number {
+        0 => 0,
+        1..=90 => 300,
+        91..=93 => 20,
+        _ => usize::from(number) * 5,
+    }
+}
+
+/// All of them fit into the buffer of a socket that is not read.
+const CROWD: u16 = 100;
+
+impl Service for Crowd {
+    type Mail = ();
+
+    fn accepted(&mut self, _io: &mut Io, _conn: ConnId, _origin: &Accepted) {}
+    fn connected(&mut self, _io: &mut Io, _conn: ConnId) {}
+    fn received(&mut self, _io: &mut Io, _conn: ConnId, data: &[u8]) -> usize {
+        data.len()
+    }
+    fn closed(&mut self, _io: &mut Io, _conn: ConnId, _reason: CloseReason) {}
+    fn drained(&mut self, _io: &mut Io, _conn: ConnId) {}
+    fn timer(&mut self, _io: &mut Io, _key: u64) {}
+    fn mail(&mut self, _io: &mut Io, _mail: ()) {}
+    fn turn_ended(&mut self, _io: &mut Io) {}
+
+    fn datagram(&mut self, io: &mut Io, _from: SocketAddr, data: &[u8]) {
+        match data {
+            b"end" => io.stop(),
+            b"begin" => {
+                for number in 0..CROWD {
+                    for peer in &self.peers {
+                        let mut datagram = number.to_be_bytes().repeat(1_000);
+                        datagram.truncate(crowd_length(number));
+                        io.send_datagram(*peer, &datagram);
+                    }
+                }
+                assert_eq!(io.datagrams_dropped(), 0);
+            }
+            _ => _ = self.got.send(data.to_vec()),
+        }
+    }
+}
+
+#[test]
+fn datagrams_that_leave_in_groups_come_one_by_one() {
+    for (from, to) in [("127.0.0.1:0", "127.0.0.1:0"), ("[::1]:0", "[::1]:0")] {
+        for in_groups in [false, true] {
+            let (got, from_loop) = std::sync::mpsc::channel();
+            let [sender, receiver] = [from, to]
+                .map(|address| bind_datagrams(address.parse().unwrap(), 1).unwrap().remove(0));
+            let [begin, end] = [&sender, &receiver].map(|socket| socket.local_addr().unwrap());
+            // This one has no part in the kernel's gathering of what comes.
+            let plain = UdpSocket::bind(to).unwrap();
+            plain.set_read_timeout(Some(PATIENCE)).unwrap();
+            let start = |socket: UdpSocket, peers: Vec<SocketAddr>| {
+                let options = LoopOptions { datagrams_in_groups: in_groups, ..options(socket) };
+                let (mut crowd, (_mailer, inbox)) =
+                    (Crowd { peers, got: got.clone() }, mailbox(1).unwrap());
+                std::thread::spawn(move || run(IoChoice::Epoll, options, &mut crowd, inbox))
+            };
+            let loops = [
+                start(sender, vec![end, plain.local_addr().unwrap()]),
+                start(receiver, Vec::new()),
+            ];
+            plain.send_to(b"begin", begin).unwrap();
+            let mut wanted: Vec<Vec<u8>> = (0..CROWD)
+                .map(|number| {
+                    let mut datagram = number.to_be_bytes().repeat(1_000);
+                    datagram.truncate(crowd_length(number));
+                    datagram
+                })
+                .collect();
+            wanted.sort();
+            let mut buffer = [0; 70_000];
+            let mut at_plain: Vec<Vec<u8>> = (0..CROWD)
+                .map(|_| {
+                    let length = plain.recv(&mut buffer).unwrap();
+                    buffer[..length].to_vec()
+                })
+                .collect();
+            at_plain.sort();
+            assert_eq!(at_plain, wanted);
+            let mut at_loop: Vec<Vec<u8>> =
+                (0..CROWD).map(|_| from_loop.recv_timeout(PATIENCE).unwrap()).collect();
+            at_loop.sort();
+            assert_eq!(at_loop, wanted);
+            for (address, running) in [begin, end].into_iter().zip(loops) {
+                plain.send_to(b"end", address).unwrap();
+                running.join().unwrap().unwrap();
+            }
+        }
     }
 }
 

@@ -44,6 +44,10 @@ pub struct MultigetArgs {
     /// Most datagrams in one system call; 1 sends each in a separate call
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(usize))]
     pub(super) datagrams_at_once: usize,
+    /// Datagrams of one size for one shim leave as one message, which the kernel or the network
+    /// card cuts (GSO); not with --way netmc
+    #[arg(long)]
+    pub(super) gso: bool,
     /// Keys of a multiget, all different: a number, or heavy: 8.6 on average, most often one, at
     /// most 128
     #[arg(long, value_name = "KEYS", default_value = "heavy")]
@@ -119,6 +123,11 @@ impl MultigetArgs {
             return Err(
                 "--way netmc needs --switch, the address that multigets are sent to".to_owned()
             );
+        }
+        if self.gso && self.way == Way::Netmc {
+            return Err("--gso does not work with --way netmc: the program of the network splits \
+                requests, and leaves messages that are still to be cut as they are"
+                .to_owned());
         }
         if !(0.0..=1.0).contains(&self.writes) {
             return Err(format!("--writes {} is no share from 0 to 1", self.writes));

@@ -46,6 +46,7 @@ pub fn run(args: &MultigetArgs) -> io::Result<ExitCode> {
     let options = LoopOptions {
         datagrams: socket,
         datagrams_at_once: args.datagrams_at_once,
+        datagrams_in_groups: args.gso,
         ..LoopOptions::default()
     };
     let mut load = Load::new(args.clone(), Box::new(print));

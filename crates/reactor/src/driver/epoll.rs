@@ -12,7 +12,7 @@ use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 
 use super::{Driver, SocketDriver, clock, socket};
 use crate::connection::State;
-use crate::datagrams::{BYTES_MAX, RECEIVED_PER_TURN};
+use crate::datagrams::{self, BYTES_MAX, RECEIVED_PER_TURN};
 use crate::engine::close_reason;
 use crate::io::Io;
 use crate::moving::{self, Frozen, FrozenLimits, NotFrozen};
@@ -52,7 +52,7 @@ pub(crate) struct Epoll {
     /// True if the kernel is older than `epoll_pwait2`: waits are rounded up to milliseconds.
     coarse: bool,
     datagrams: Option<Arc<UdpSocket>>,
-    /// Buffer for one datagram.
+    /// Buffer for one message of datagrams.
     datagram: Vec<u8>,
 }
 
@@ -162,11 +162,21 @@ impl Epoll {
     /// Hands over the datagrams that arrived. Errors of sent ones appear here too, and are ignored.
     fn receive_datagrams<S: Service>(&mut self, io: &mut Io, service: &mut S) {
         let Some(socket) = &self.datagrams else { return };
-        for _ in 0..RECEIVED_PER_TURN {
-            match socket.recv_from(&mut self.datagram) {
-                Ok((length, from)) => service.datagram(io, from, &self.datagram[..length]),
+        let mut received = 0;
+        while received < RECEIVED_PER_TURN {
+            match datagrams::receive(socket, &mut self.datagram) {
+                Ok(message) if message.bytes == 0 => {
+                    service.datagram(io, message.from, &[]);
+                    received += 1;
+                }
+                Ok(message) => {
+                    for datagram in self.datagram[..message.bytes].chunks(message.segment) {
+                        service.datagram(io, message.from, datagram);
+                        received += 1;
+                    }
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(_) => {}
+                Err(_) => received += 1,
             }
         }
     }

@@ -6,7 +6,7 @@ mod serve;
 mod server_tls;
 mod shim;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 
 use crate::exit::{Exit, Failure};
 use crate::faults::{Faults, Sources};
@@ -26,6 +26,13 @@ enum MultigetCommand {
     Serve(Box<serve::Serve>),
     /// Run a shim, which answers datagrams from the server beside it
     Shim(Box<shim::Shim>),
+}
+
+/// Use of messages that the kernel or the network card cuts into datagrams.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+enum Gso {
+    On,
+    Off,
 }
 
 /// Runs `shunt multiget`.

@@ -10,9 +10,9 @@ use shunt_multiget::{Login, Mail, Sidecar, SidecarAdmin, SidecarOptions};
 use shunt_reactor::moving::Mover;
 use tracing::{info, warn};
 
-use super::datagrams;
 use super::login::ServerLogin;
 use super::server_tls::{ServerTlsOptions, to_servers};
+use super::{Gso, datagrams};
 use crate::exit::{Exit, Failure};
 use crate::faults::{Fault, Faults, Sources};
 use crate::relay::{
@@ -69,6 +69,10 @@ pub(super) struct Serve {
     /// Silence after which the sidecar asks for keys again: three times by datagram, then over TCP
     #[arg(long, value_name = "MS", default_value = "20", value_parser = duration, help_heading = "Times")]
     resend_ms: Duration,
+    /// Requests of one size to one shim leave as one message, which the kernel or the network card
+    /// cuts into datagrams (GSO). With --mode netmc each leaves by itself
+    #[arg(long, value_name = "on|off", default_value = "on", help_heading = "Multigets")]
+    gso: Gso,
     /// TLS with applications.
     #[command(flatten)]
     tls: ClientTls,
@@ -191,6 +195,7 @@ impl Serve {
             faults.refuse_idle("resend-ms", self.resend_ms == RESEND, without);
             faults.refuse_idle("shim-port", self.shim_port == SHIM_PORT, without);
             faults.refuse_idle("from", self.from == FROM, without);
+            faults.refuse_idle("gso", self.gso == Gso::On, without);
             return;
         }
         if self.resend_ms < Duration::from_millis(1) {
@@ -282,6 +287,8 @@ impl Serve {
             orders: Orders { drain: Mail::Drain, end: Mail::End },
             drain_delay: Duration::ZERO,
             datagrams: sockets,
+            // The program of the kernel that splits requests leaves uncut messages as they are.
+            datagrams_in_groups: self.gso == Gso::On && !matches!(mode, Mode::Netmc { .. }),
             is_agent: false,
             tls: self.tls.listener(redis_refusal),
             handshakes: self.tls.handshakes(),

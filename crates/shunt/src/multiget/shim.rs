@@ -11,8 +11,8 @@ use shunt_reactor::HandshakeLimits;
 use shunt_reactor::moving::Mover;
 use tracing::info;
 
-use super::datagrams;
 use super::login::ServerLogin;
+use super::{Gso, datagrams};
 use crate::exit::{Exit, Failure};
 use crate::faults::{Faults, Sources};
 use crate::relay::{Common, Orders, Role, Shown, nanos, patience, random, resolve, serve};
@@ -51,6 +51,10 @@ pub(super) struct Shim {
     /// Deadline of an answer of the server
     #[arg(long, value_name = "MS", default_value = "500", value_parser = patience, help_heading = "Times")]
     timeout_ms: Duration,
+    /// Answers of one size to one sidecar leave as one message, which the kernel or the network
+    /// card cuts into datagrams (GSO)
+    #[arg(long, value_name = "on|off", default_value = "on", help_heading = "Addresses")]
+    gso: Gso,
     /// Login at the server.
     #[command(flatten)]
     login: ServerLogin,
@@ -140,6 +144,7 @@ impl Shim {
             orders: Orders { drain: Mail::Drain, end: Mail::End },
             drain_delay: Duration::ZERO,
             datagrams: sockets,
+            datagrams_in_groups: self.gso == Gso::On,
             is_agent: false,
             tls: None,
             handshakes: HandshakeLimits::default(),

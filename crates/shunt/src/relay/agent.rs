@@ -171,6 +171,7 @@ impl AgentCommand {
             orders: Orders { drain: AgentMail::Drain, end: AgentMail::End },
             drain_delay: Duration::ZERO,
             datagrams: Vec::new(),
+            datagrams_in_groups: false,
             is_agent: true,
             tls: self.tls.listener(),
             handshakes: HandshakeLimits::default(),

@@ -205,6 +205,7 @@ impl DispatchCommand {
             orders: Orders { drain: DispatchMail::Drain, end: DispatchMail::End },
             drain_delay: self.drain_delay_ms,
             datagrams: Vec::new(),
+            datagrams_in_groups: false,
             is_agent: false,
             tls: self.tls.listener(http_refusal),
             handshakes: self.tls.handshakes(),

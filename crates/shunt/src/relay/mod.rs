@@ -175,6 +175,8 @@ pub(crate) struct Role<M> {
     pub(crate) servers: Option<Outgoing>,
     /// One socket per loop; empty if the role has none.
     pub(crate) datagrams: Vec<UdpSocket>,
+    /// Datagrams of one size for one peer leave as one message.
+    pub(crate) datagrams_in_groups: bool,
     /// The admin view of the role.
     pub(crate) shown: Arc<dyn Shown>,
 }
@@ -214,6 +216,7 @@ where
         };
         options.mover = role.mover.clone();
         options.datagrams = datagrams.next().map(Arc::new);
+        options.datagrams_in_groups = role.datagrams_in_groups;
         if role.is_agent {
             options.restored_intake = Intake { bytes: Some(RECEIVE_BYTES), promises_no_more: true };
             options.frozen_limits.unread_bytes_max = UNREAD_BYTES_MAX;
