@@ -155,7 +155,9 @@ class Multiget(Processes):
         datagrams = ["--from", "127.0.0.1:0"] if self.has_shims else []
         self.run("sidecar", [binary(), "multiget", "serve", "--listen", f"127.0.0.1:{self.port}", "--server", *servers,
                               *datagrams, "--admin", f"127.0.0.1:{self.admin_port}", *self.serve_options])
+        # The sidecar binds the address of its admin pages after those of applications.
         self._await_port("sidecar", self.port)
+        self._await_port("sidecar", self.admin_port)
 
     def _await_port(self, name: str, port: int):
         def answers():

@@ -53,8 +53,8 @@ impl Journal {
     }
 }
 
-/// Keeps lines. The subscriber of threads without a journal keeps none. Each line is asked for anew,
-/// because another thread's answer does not hold for this one.
+/// Keeps lines. The subscriber of threads without a journal keeps none. Tracing asks about each
+/// line anew, because another thread's answer does not hold for this one.
 struct Writer(Option<Arc<Mutex<Vec<String>>>>);
 
 /// Writes the message and the fields of one event as text.
