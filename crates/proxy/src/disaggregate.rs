@@ -410,8 +410,10 @@ fn take(core: &mut Core, io: &mut Io, at: LinkRef, answer: &Answer<'_>) {
             node.metrics.latency_ns.record(io.now_ns().saturating_sub(pending.sent_ns));
         }
     }
-    if matches!(pending.purpose, Purpose::Orphan | Purpose::Overtaken) {
-        link.orphans = link.orphans.saturating_sub(1);
+    match pending.purpose {
+        Purpose::Orphan => link.orphans = link.orphans.saturating_sub(1),
+        Purpose::Overtaken => link.overtaken = link.overtaken.saturating_sub(1),
+        _ => {}
     }
     match pending.purpose {
         Purpose::Hedged { .. } => {

@@ -68,7 +68,7 @@ pub(crate) fn links(links: &mut Links, context: &Context, io: &mut Io) -> u32 {
 fn gathers(link: &Link, now_ns: u64, gather_ns: u64) -> bool {
     let LinkWriter::Aggregate(writer) = &link.writer else { return false };
     let gathered = writer.count() as usize;
-    let unanswered = link.streams.len().saturating_sub(link.orphans + gathered);
+    let unanswered = link.unanswered().saturating_sub(gathered);
     gathered < unanswered.min(limits::FRAME_GATHERED_MAX)
         && unanswered >= limits::FRAME_GATHER_UNANSWERED_MIN
         && !link.urgent

@@ -33,7 +33,7 @@ pub(crate) fn overtake(
     pending.purpose = Purpose::Overtaken;
     let (client, kept) = (pending.client, std::mem::replace(&mut pending.kept, Kept::Nothing));
     let Some(link) = links.get_mut(other.link) else { return };
-    link.orphans += 1;
+    link.overtaken += 1;
     link.free_bytes(client, retained.length(kept));
     retained.release_on(link, io, kept);
 }
@@ -51,9 +51,12 @@ pub(crate) fn end(links: &mut Links, metrics: &CoreMetrics, own: Leg, purpose: P
 
 /// Handles an overtaken request that has no answer at its deadline.
 pub(crate) fn expire(links: &mut Links, own: Leg) {
-    let pending = links.get_mut(own.link).and_then(|link| link.streams.get_mut(own.stream));
+    let Some(link) = links.get_mut(own.link) else { return };
+    let pending = link.streams.get_mut(own.stream);
     if let Some(pending) = pending.filter(|pending| pending.purpose == Purpose::Overtaken) {
         pending.purpose = Purpose::Orphan;
+        link.overtaken = link.overtaken.saturating_sub(1);
+        link.orphans += 1;
     }
 }
 

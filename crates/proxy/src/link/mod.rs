@@ -159,6 +159,9 @@ pub(crate) struct Link {
     pub(crate) probe_sent_ns: u64,
     /// Streams held by timed-out queries.
     pub(crate) orphans: usize,
+    /// Streams held by hedged reads that another node answered first. Such a node is slow, but its
+    /// queries did not time out.
+    pub(crate) overtaken: usize,
     /// Repairs that go on once it is ready.
     pub(crate) on_ready: Vec<Ticket>,
     /// The counter that it counts to until it is open; none: it costs no login of a client.
@@ -220,6 +223,7 @@ impl Link {
             last_received_ns: 0,
             probe_sent_ns: 0,
             orphans: 0,
+            overtaken: 0,
             on_ready: Vec::new(),
             opening: None,
             open_deadline_ns: 0,
@@ -365,7 +369,13 @@ impl Link {
 
     /// True if no request waits for an answer on it.
     pub(crate) fn is_unused(&self) -> bool {
-        self.streams.len() <= self.orphans
+        self.unanswered() == 0
+    }
+
+    /// Requests whose answer something waits for.
+    #[inline]
+    pub(crate) fn unanswered(&self) -> usize {
+        self.streams.len().saturating_sub(self.orphans + self.overtaken)
     }
 }
 

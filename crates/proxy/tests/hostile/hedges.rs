@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex};
 use shunt_bench::stub::Action;
 use shunt_bench::stub::hook::Request;
 use shunt_proxy::config::Hedge;
-use shunt_proxy::metrics::HedgeEvent;
+use shunt_proxy::metrics::{GivenUp, HedgeEvent};
 use shunt_reactor::sim::{HostId, MILLISECOND, SECOND};
 use shunt_testing::{bytes, simulated};
+use shunt_topology::NodeId;
 use shunt_wire::cql::envelope::{flag, opcode};
 use shunt_wire::cql::message::error_code::{OVERLOADED, SERVER_ERROR};
 
@@ -196,6 +197,41 @@ fn late_answers_reach_no_other_read_and_free_their_stream_ids() {
     assert!(sent > 100 && won > 100, "{:?}", hedged.events());
     hedged.testbed.scene.check_at_rest();
     assert_eq!(hedged.events()[0], hedged.events()[1] + hedged.events()[2]);
+}
+
+/// A node that answers late, but answers, keeps its link: its reads were overtaken and did not time
+/// out. More than half of the link's stream ids are held by such reads.
+#[test]
+fn overtaken_reads_do_not_count_as_timed_out() {
+    const STREAMS: u32 = 8;
+    let mut hedged = Hedged::new(|options| {
+        options.config.in_flight_max = STREAMS;
+        options.config.query_timeout_ms = 20_000;
+    });
+    // So many reads in time that the late ones may be hedged.
+    for round in 0..100 {
+        hedged.send(&read(0, round % 4));
+        hedged.testbed.answered(hedged.client, 1);
+        hedged.testbed.take_answers(hedged.client);
+    }
+    hedged.testbed.hook_all(|| {
+        Box::new(|request: &Request<'_>| {
+            let is_read = request.body.windows(READ.len()).any(|found| found == READ.as_bytes());
+            if is_read && request.node == 0 { delay(4_000) } else { Action::Answer }
+        })
+    });
+    // About a third of them for each node.
+    let reads = 3 * (STREAMS as i16 - 1);
+    (0..reads).for_each(|stream| hedged.send(&read(stream, stream as usize % 4)));
+    hedged.testbed.answered(hedged.client, reads as usize);
+    let metrics = Arc::clone(&hedged.testbed.scene.metrics[0]);
+    let node = metrics.nodes.node(NodeId(0));
+    assert!(hedged.events()[1] > u64::from(STREAMS / 2), "{:?}", hedged.events());
+    // The proxy looks at its links several times meanwhile.
+    hedged.testbed.run_for(3 * SECOND);
+    assert_eq!(node.links_given_up.of(GivenUp::TimedOutQueries).get(), 0);
+    hedged.testbed.run_for(4 * SECOND);
+    hedged.testbed.scene.check_at_rest();
 }
 
 #[test]
