@@ -367,11 +367,13 @@ pub fn tables_of(
                 parsed.keyspace.as_ref().map(Identifier::to_string).or(session.map(str::to_owned));
             Some(vec![(keyspace.map(Into::into), table.to_string().into())])
         }
-        // The table's name comes so late that parsing up to it is not worth the time.
+        // Only the head of the text was read, and the table's name comes behind it. The statement
+        // of a table without a mode must not become a transaction: it would lose its timestamp.
         (Kind::Select | Kind::Insert | Kind::Update | Kind::Delete | Kind::Truncate, None)
             if text.len() > statement::TEXT_BYTES_MAX =>
         {
-            None
+            let whole = statement::classify_whole(text);
+            whole.table.as_ref().and_then(|_| tables_of(&whole, text, session))
         }
         (Kind::Ddl, _) => alteration::altered_tables(text, session),
         // A longer batch is no transaction.
