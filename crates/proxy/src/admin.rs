@@ -23,6 +23,7 @@ mod settings;
 mod slow_queries;
 mod status;
 mod tenants;
+mod rules;
 mod windows;
 #[cfg(test)]
 mod tests;
@@ -179,6 +180,7 @@ impl Part for Admin {
         encoder.gauge("shunt_loop_turn_age", help, Some(&Unit::Seconds), &ages)?;
         self.settings.metrics(encoder)?;
         tenants::metrics(&self.config.borrow().tenant, encoder)?;
+        rules::metrics(&self.config.borrow().rule, encoder)?;
         self.sources.write(encoder)
     }
 
@@ -222,6 +224,7 @@ impl Part for Admin {
             lock_list::PAGE,
             failed_logins::PAGE,
             tenants::PAGE,
+            rules::PAGE,
         ]
     }
 
@@ -245,6 +248,10 @@ impl Part for Admin {
             failed_logins::PAGE => Some(Box::pin(self.failed_logins.page())),
             tenants::PAGE => {
                 let page = tenants::page(&self.config.borrow().tenant);
+                Some(Box::pin(std::future::ready(page)))
+            }
+            rules::PAGE => {
+                let page = rules::page(&self.config.borrow().rule);
                 Some(Box::pin(std::future::ready(page)))
             }
             lock_list::PAGE => {

@@ -149,6 +149,7 @@ impl Core {
         attribution::switch(&mut reports.digests, &mut router, &options.config);
         reports.traces.switch(options.config.otlp_endpoint.is_some());
         let cores = options.config.cores;
+        router.rules.set(&options.config.rule, options.index, cores);
         let tenants = Tenants::new(options.index, cores, &options.config.tenant);
         let mut links = Links::new(options.outgoing.nodes.is_some());
         links.lateness.set(&options.config);

@@ -5,6 +5,9 @@
 //! each complete request on. Bodies are borrowed from the receive buffer; only a v5 envelope that
 //! spans segments is copied. Each request costs one look-up of its client.
 
+mod hold;
+mod verdicts;
+
 use shunt_reactor::Io;
 use shunt_wire::cql::envelope::{Header, flag, opcode};
 use shunt_wire::cql::frame_v5::FrameError;
@@ -22,19 +25,20 @@ use crate::fault::Fault;
 use crate::ids::{ClientRef, PoolId};
 use crate::limits;
 use crate::link::links::Links;
-use crate::link::{Kept, Pending, Purpose, open, refusal, waiting};
+use crate::link::{Kept, Pending, Purpose};
 use crate::locks::intake;
 use crate::metrics::{Closing, Outcome, Routing};
 use crate::multiget::send as multiget;
-use crate::overload;
 use crate::plan::{After, Plan};
 use crate::reply;
 use crate::retained::Retained;
 use crate::route::{self, Choice, WhenFull};
 use crate::router::Router;
+use crate::rules::refusal as rules;
 use crate::tenants::{self, Admission, Tenants};
 use crate::traces::table::Traces;
 use crate::transactions::{intake as transactions, pause};
+use hold::hold;
 
 /// One complete request.
 #[derive(Clone, Copy)]
@@ -64,6 +68,8 @@ enum Forwarded {
     Special(Plan),
     /// No link can take the query now.
     Unsent(Choice, Plan),
+    /// The rule in this place refuses the query.
+    Refused(u16, Plan),
     /// The client belongs to no pool.
     Closed,
 }
@@ -297,7 +303,7 @@ fn admit_heavy(
 /// count here.
 #[inline(never)]
 fn count_taken(core: &mut Core, io: &mut Io, slot: u32, is_answered: bool, count: &mut u32) {
-    core.clients.settle_tenant(slot);
+    core.clients.settle_request(slot);
     *count += u32::from(is_answered);
     if is_answered
         && count.is_multiple_of(limits::ANSWERED_AT_ONCE)
@@ -382,6 +388,9 @@ fn forward(client: &mut Client, path: Path<'_>, io: &mut Io, request: &Request<'
     }
     let Some(pool) = client.pool else { return Forwarded::Closed };
     match route::plan_execute(path.router, pool, request.header, request.body) {
+        Ok(plan) if path.router.rules.any() => {
+            verdicts::forward(client, path, io, request, (pool, plan))
+        }
         Ok(plan) if plan.after.is_for_the_proxy() => Forwarded::Special(plan),
         Ok(plan) => send(client, path, io, request, (pool, plan)),
         Err(error) => Forwarded::Malformed(error),
@@ -398,6 +407,9 @@ fn forward_other(
 ) -> Forwarded {
     let Some(pool) = client.pool else { return Forwarded::Closed };
     match route::plan(path.router, pool, request.header, request.body) {
+        Ok(plan) if path.router.rules.any() => {
+            verdicts::forward(client, path, io, request, (pool, plan))
+        }
         Ok(plan) if plan.after.is_for_the_proxy() => Forwarded::Special(plan),
         Ok(plan) => send(client, path, io, request, (pool, plan)),
         Err(error) => Forwarded::Malformed(error),
@@ -472,6 +484,10 @@ fn finish(core: &mut Core, io: &mut Io, request: &Request<'_>, forwarded: Forwar
             Taken::Done
         }
         Forwarded::Unsent(choice, plan) => hold(core, io, request, choice, &plan),
+        Forwarded::Refused(place, plan) => {
+            rules::refuse(core, io, slot, (header, body), &plan, place);
+            Taken::Done
+        }
         Forwarded::Special(plan) => {
             match plan.after {
                 After::Use => login::use_keyspace(core, io, slot, header, &plan, body),
@@ -546,51 +562,4 @@ fn take_page(core: &mut Core, io: &mut Io, request: &Request<'_>, plan: Plan) ->
         Forwarded::Unsent(choice, plan) => hold(core, io, request, choice, &plan),
         _ => Taken::Done,
     }
-}
-
-/// Handles a query that no link can take now: holds its client, unless the client has waited long
-/// enough or waiting is useless.
-fn hold(core: &mut Core, io: &mut Io, request: &Request<'_>, choice: Choice, plan: &Plan) -> Taken {
-    let slot = request.slot;
-    let Some(client) = core.clients.get(slot) else { return Taken::Done };
-    let Some(pool) = client.pool else { return Taken::Done };
-    let (client, refused) = (ClientRef { slot, id: client.id }, client.refuse_next);
-    match choice {
-        Choice::Nothing if refusal::is_dismissed(core, pool) => {
-            refusal::refuse_dismissed(core, io, slot, request.header.stream, plan, pool);
-            return Taken::Done;
-        }
-        _ if refused => {
-            refuse(core, io, request, plan);
-            return Taken::Done;
-        }
-        Choice::Full(link) | Choice::Link(link) => {
-            waiting::join(core, io, link, client);
-        }
-        Choice::Nothing => {
-            if let Some(pool) = core.router.pools.get_mut(pool) {
-                pool.waiting.push(client);
-            }
-            core.clients.stall(&core.context.metrics, io, slot, Stall::POOL);
-            open::ensure_links(core, io, pool);
-        }
-    }
-    Taken::Held
-}
-
-/// Refuses a query after its client has waited long enough for room.
-fn refuse(core: &mut Core, io: &mut Io, request: &Request<'_>, plan: &Plan) {
-    let nowhere =
-        core.router.cluster.as_ref().filter(|cluster| cluster.routing.local_nodes().is_empty());
-    let fault = match nowhere {
-        Some(cluster) => Fault::overloaded(format!(
-            "Shunt: the ring has no node in the local datacentre {:?}",
-            cluster.datacentre
-        )),
-        None => Fault::overloaded(
-            "Shunt: no link to a node could take this query in time; the nodes are overloaded or unreachable",
-        ),
-    };
-    let Request { slot, header, body } = *request;
-    overload::refuse(core, io, slot, (header, body), plan, &fault);
 }

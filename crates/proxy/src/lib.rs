@@ -51,6 +51,7 @@ pub mod query_end;
 mod retained;
 mod router;
 mod tenants;
+mod rules;
 pub mod slow_queries;
 pub mod connection_list;
 mod time_buckets;

@@ -327,6 +327,17 @@ pub const TENANT_SLICES_PER_SECOND: u64 = 16;
 /// Interval at which a core looks for room that a query of another core has left.
 pub const TENANT_LOOK_NS: u64 = 10_000_000;
 
+/// Rules (`[[rule]]` of the configuration).
+pub const RULES_MAX: usize = 256;
+/// Longest name of a rule, bytes.
+pub const RULE_NAME_BYTES_MAX: usize = 64;
+/// Longest words of a rule for a client, bytes.
+pub const RULE_WORDS_BYTES_MAX: usize = 512;
+/// Texts whose rules a core remembers.
+pub const RULE_TEXTS_MAX: usize = 1_024;
+/// Tables of one text that a core compares with its rules.
+pub const RULE_TABLES_READ_MAX: usize = 256;
+
 /// Longest text of an identity, bytes. Names of certificates beyond it are left out.
 pub const IDENTITY_NAME_BYTES_MAX: usize = 1_024;
 

@@ -70,6 +70,7 @@ pub struct PreparedStatement {
     /// True if the text names the keyspace of its table, so that it means the same in every
     /// session.
     pub(crate) names_keyspace: bool,
+    pub(crate) kind: Kind,
     pub(crate) work: Work,
     pub(crate) conditional: bool,
     pub(crate) after: After,
@@ -118,6 +119,7 @@ impl PreparedStatement {
             explicit_keyspace: false,
             // Only the first statement of a batch counts.
             names_keyspace: parsed.keyspace.is_some() && parsed.kind != Kind::Batch,
+            kind: parsed.kind,
             work: work_of(parsed.kind),
             conditional: parsed.conditional,
             after: after_of(parsed, keyspace, text),

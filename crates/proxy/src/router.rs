@@ -16,6 +16,7 @@ use crate::ids::PoolId;
 use crate::link::Pools;
 use crate::link::links::Links;
 use crate::prepared::{PreparedCache, PreparedStore};
+use crate::rules::Rules;
 use shunt_transactions::catalogue::modes::TableModes;
 
 /// The owner of the routing state.
@@ -33,6 +34,7 @@ pub(crate) struct Router {
     pub(crate) prepared: PreparedCache,
     /// Digests of texts.
     pub(crate) texts: TextTable,
+    pub(crate) rules: Rules,
     pub(crate) hot_keys: HotKeys,
     /// True if this proxy, not a node, answers statements on the tables of locks.
     pub(crate) serves_locks: bool,
@@ -59,6 +61,7 @@ impl Router {
             pools: Pools::default(),
             prepared: PreparedCache::new(prepared),
             texts: TextTable::default(),
+            rules: Rules::default(),
             hot_keys: HotKeys::new(0, cursor as u64),
             serves_locks,
             refuses_locks: false,
@@ -73,6 +76,8 @@ impl Router {
         // If a fleet has its tables in this ring, its proxies answer for the tables of locks.
         self.refuses_locks =
             !self.serves_locks && cluster.routing.keyspace(META_KEYSPACE).is_some();
+        // Tables may have other partition keys now.
+        self.rules.forget();
         self.cluster = Some(cluster);
     }
 

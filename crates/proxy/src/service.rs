@@ -219,6 +219,8 @@ impl Service for Core {
                 self.reports.traces.switch(config.otlp_endpoint.is_some());
                 let former = self.context.set_config(config);
                 self.clients.tenants.set(&self.context.config.tenant);
+                let cores = self.context.config.cores;
+                self.router.rules.set(&self.context.config.rule, self.context.index, cores);
                 self.links.lateness.set(&self.context.config);
                 if former.identity != self.context.config.identity {
                     client_certificate::reloaded(self);

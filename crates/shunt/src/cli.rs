@@ -5,7 +5,7 @@ use shunt_bench::cli::BenchCommand;
 
 use crate::console::{
     Alerts, Clients, Connections, Drain, FailedLogins, Hot, Kick, LogLevel, Nodes, Options,
-    Queries, Ready, Reload, Slow, Top,
+    Queries, Ready, Reload, Rules, Slow, Top,
 };
 use crate::doctor::Doctor;
 use crate::fleet::Fleet;
@@ -300,6 +300,14 @@ Examples:
   shunt hot --sort writes
 ";
 
+const RULES_EXAMPLES: &str = "\
+Examples:
+  shunt rules
+      Lists the rules in their order, with the statements that each has refused.
+
+  shunt rules --sort hits --json
+";
+
 const ALERTS_EXAMPLES: &str = "\
 Examples:
   shunt alerts
@@ -472,6 +480,9 @@ pub(crate) enum Command {
     /// List the partition keys that a running proxy is asked for most
     #[command(after_help = help::ending(HOT_EXAMPLES, "hot"))]
     Hot(Box<Hot>),
+    /// List the rules of a running proxy, and how often they acted
+    #[command(after_help = help::ending(RULES_EXAMPLES, "rules"))]
+    Rules(Box<Rules>),
     /// List the conditions of a running proxy that need attention
     #[command(after_help = help::ending(ALERTS_EXAMPLES, "alerts"))]
     Alerts(Box<Alerts>),

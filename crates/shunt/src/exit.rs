@@ -20,6 +20,7 @@ pub(crate) const CONSOLE: &[&str] = &[
     "slow",
     "queries",
     "hot",
+    "rules",
     "alerts",
     "config",
     "log-level",

@@ -311,6 +311,13 @@ pub static ADMIN_TABLES: &[Table] = &[
             column("lease", "boolean", "/fleet/lease", "true with a valid lease"),
         ],
     ),
+    table(
+        "rules",
+        "rules, in the order of the configuration",
+        (1, 0),
+        Source::Page("rules", "/rules"),
+        RULES,
+    ),
     table("settings", "options", (1, 0), Source::Page("config", "/options"), SETTINGS),
     table(
         "slow_queries",
@@ -343,6 +350,15 @@ const TENANTS: &[Column] = &[
     column("in_flight_max", "bigint", "/in_flight_max", "limit of queries in flight"),
     column("on_excess", "text", "/on_excess", "`wait` or `overloaded`"),
     column("dry_run", "boolean", "/dry_run", "true if the limits only count"),
+];
+
+const RULES: &[Column] = &[
+    column("name", "text", "/name", "name of the rule"),
+    column("place", "int", "/place", "number of the section; the first with an action decides it"),
+    column("actions", "list<text>", "/actions", "actions, which begin with `would_` in a dry run"),
+    column("hits", "bigint", "/hits", "times that the rule acted"),
+    column("would_hit", "bigint", "/would_hit", "times that only `dry_run` kept it from acting"),
+    column("dry_run", "boolean", "/dry_run", "true if the rule only counts"),
 ];
 
 const CERTIFICATES: &[Column] = &[

@@ -9,7 +9,16 @@ use crate::tables::ADMIN_TABLES;
 /// Page of the tables of connections: the names.
 const CONNECTIONS_PAGE: (&str, &[&str]) = (
     "docs/admin-cql-connections.md",
-    &["certificates", "client_groups", "clients", "failed_logins", "links", "pools", "tenants"],
+    &[
+        "certificates",
+        "client_groups",
+        "clients",
+        "failed_logins",
+        "links",
+        "pools",
+        "rules",
+        "tenants",
+    ],
 );
 /// Page of all other tables.
 const PAGE: &str = "docs/admin-cql-tables.md";

@@ -404,7 +404,10 @@ async fn every_page_answers_while_cores_are_away() {
     let admin = Admin::new(sources, config, Vec::new(), cores);
     let away = serde_json::json!([0, 1]);
     // These two ask no core.
-    let asked = admin.pages().iter().filter(|name| ![settings::PAGE, tenants::PAGE].contains(name));
+    let asked = admin
+        .pages()
+        .iter()
+        .filter(|name| ![settings::PAGE, tenants::PAGE, rules::PAGE].contains(name));
     for name in asked {
         let page = admin.page(name).expect("a page").await;
         assert_eq!(page["cores_missing"], away, "{name}");

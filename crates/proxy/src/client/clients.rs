@@ -161,9 +161,12 @@ impl Clients {
     }
 
     /// Notes that a request of a client has been taken.
-    pub(crate) fn settle_tenant(&mut self, slot: u32) {
+    pub(crate) fn settle_request(&mut self, slot: u32) {
         if let Some(client) = self.get_mut(slot) {
             client.is_tenant_paid = false;
+            if let Some(rules) = client.rules.as_deref_mut() {
+                rules.is_counted = false;
+            }
         }
     }
 

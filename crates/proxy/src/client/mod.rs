@@ -63,6 +63,7 @@ use crate::fleet::roster::Fleet;
 use crate::ids::{PoolId, TenantKey};
 use crate::limits;
 use crate::metrics::StallReason;
+use crate::rules::client::ClientRules;
 
 /// Reasons for not reading from a client; it is read from only while there are none. The bits are
 /// in the order of [`StallReason`].
@@ -199,6 +200,8 @@ pub(crate) struct Client {
     pub(crate) is_in_tenant_line: bool,
     /// True if its next request has passed the rates of its tenant already.
     pub(crate) is_tenant_paid: bool,
+    /// The rules that it matches, if it has sent a query under rules.
+    pub(crate) rules: Option<Box<ClientRules>>,
     pub(crate) traffic: Traffic,
     /// First of its requests for locks, if any.
     pub(crate) lock_requests: u32,
@@ -264,6 +267,7 @@ impl Client {
             tenant: TenantKey::NONE,
             is_in_tenant_line: false,
             is_tenant_paid: false,
+            rules: None,
             traffic: Traffic::default(),
             lock_requests: requests::NONE,
             local,

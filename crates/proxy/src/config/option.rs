@@ -12,6 +12,7 @@ use shunt_tls::{ClientAuth, Verify};
 use super::address::Listeners;
 use super::kinds::{Readable, Written};
 use super::options::{Config, OPTIONS};
+use super::rule::RuleList;
 use super::tenant::TenantList;
 use super::unix::{Mode, Owner};
 use super::values::{
@@ -163,6 +164,7 @@ impl Config {
             }
         }
         config.tenant.adopt(&self.tenant);
+        config.rule.adopt(&self.rule);
         // The login counts as one, whichever of its options changed.
         changed.retain(|key| !["username", "password", "password_file"].contains(key));
         if self.credentials() != config.credentials() {
@@ -241,6 +243,7 @@ impl MaybeNumber for Listeners {}
 impl MaybeNumber for Mode {}
 impl MaybeNumber for Owner {}
 impl MaybeNumber for TenantList {}
+impl MaybeNumber for RuleList {}
 impl<T> MaybeNumber for Option<T> {}
 impl<T> MaybeNumber for Vec<T> {}
 

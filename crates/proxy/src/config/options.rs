@@ -14,8 +14,10 @@ use super::identity::{self, Identities};
 use super::kinds::{Bytes, List, Micros, Millis, Readable};
 use super::network::Network;
 use super::option::Allowed::{Form, Numbers, Tables, WordOr};
-use super::option::{AsText, Change, ConfigOption, DefaultText, MaybeNumber};
-use super::option::{default_value, options};
+use super::option::{
+    AsText, Change, ConfigOption, DefaultText, MaybeNumber, default_value, options,
+};
+use super::rule::{self, RuleList};
 use super::tenant::{self, TenantList};
 use super::unix::{AdminCql, ListenAddress, Mode, Owner};
 use super::values::{
@@ -24,7 +26,6 @@ use super::values::{
 };
 use crate::limits;
 
-// The macro says which parts an entry has.
 options! {
     section "Addresses";
     /// Addresses that clients connect to
@@ -583,12 +584,17 @@ options! {
         allowed: Tables("tables `[[identity]]` at the end", &identity::EXAMPLE), change: OnReload,
         manual: "In the file alone. Needs `tls_client_ca`. The proxy reads the files named there again on a reload, and every minute. [Set-up](identities.md)",
     }
-
-    section "Tenants";
+    section "Tenants and rules";
     /// Groups of clients with limits of their own
     tenant: TenantList {
         kind: TenantList, value: "TABLE", default: TenantList::default() => "",
         allowed: Tables("tables `[[tenant]]` at the end", &tenant::EXAMPLE), change: OnReload,
         manual: "In the file alone. A client belongs to the first one that it matches. [Keys and limits](tenants.md)",
+    }
+    /// Statements that are refused, or treated in another way
+    rule: RuleList {
+        kind: RuleList, value: "TABLE", default: RuleList::default() => "",
+        allowed: Tables("tables `[[rule]]` at the end", &rule::EXAMPLE), change: OnReload,
+        manual: "In the file alone. The first one that has an action decides it. [Matches and actions](rules.md)",
     }
 }

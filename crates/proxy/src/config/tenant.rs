@@ -178,7 +178,7 @@ impl Matches {
 }
 
 /// A text, or a list of some.
-fn texts(key: &str, written: &Written) -> Result<Vec<String>, String> {
+pub(super) fn texts(key: &str, written: &Written) -> Result<Vec<String>, String> {
     let text = |written: &Written| match written {
         Written::Text(text) if !text.is_empty() && text.len() <= limits::TENANT_TEXT_BYTES_MAX => {
             Ok(text.clone())

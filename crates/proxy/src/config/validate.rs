@@ -34,6 +34,7 @@ impl Config {
         self.check_node_tls(&mut found);
         self.check_identities(&mut found);
         self.tenant.faults().into_iter().for_each(|why| found.add("tenant", why));
+        self.rule.faults().into_iter().for_each(|why| found.add("rule", why));
         self.check_https(&mut found);
         self.check_idle(&mut found);
         if self.clients_bytes_max < self.client_backlog_bytes {

@@ -52,6 +52,7 @@ mod statements;
 mod slow_queries;
 mod swarm;
 mod tenants;
+mod rules;
 mod testbed;
 mod unprepared;
 

@@ -88,6 +88,10 @@ listing! {
     Hot, HOT
 }
 listing! {
+    /// `shunt rules`.
+    Rules, RULES
+}
+listing! {
     /// `shunt alerts`.
     Alerts, ALERTS
 }

@@ -306,6 +306,29 @@ pub(super) const HOT: View = View {
     },
 };
 
+/// The rules, with their hits.
+pub(super) const RULES: View = View {
+    page: "/rules",
+    subject: "rules",
+    rows: "/rules",
+    missing: "",
+    columns: &[
+        Column("place", "/place", Number),
+        Column("name", "/name", Text),
+        Column("hits", "/hits", Number),
+        Column("would hit", "/would_hit", Number),
+        Column("by action", "/hits_by_action", Kinds),
+    ],
+    orders: &[
+        Order("place", &[], Falling),
+        Order("hits", &["/hits"], Falling),
+        Order("would-hit", &["/would_hit"], Falling),
+        Order("name", &["/name"], Rising),
+    ],
+    others: None,
+    absence: |_| None,
+};
+
 /// The conditions to look at.
 pub(super) const ALERTS: View = View {
     page: "/status",
@@ -426,7 +449,7 @@ mod tests {
 
     #[test]
     fn each_order_has_the_name_of_its_column() {
-        for view in [CLIENTS, CONNECTIONS, LOGINS, NODES, SLOW, QUERIES, HOT, ALERTS] {
+        for view in [CLIENTS, CONNECTIONS, LOGINS, NODES, SLOW, QUERIES, HOT, RULES, ALERTS] {
             for Order(name, places, _) in view.orders {
                 let Some(place) = places.first() else { continue };
                 let column = view.columns.iter().find(|column| column.1 == *place).expect(name);

@@ -109,13 +109,22 @@ impl<'t> Reader<'t, '_> {
         }
         for message in option.read(self.config, &written(value.get_ref())) {
             self.file.faulty.insert(option.key);
-            self.error(value.span(), format!("`{name}`: {message}"));
+            self.error(span_of(&value, &message), format!("`{name}`: {message}"));
         }
     }
 
     fn error(&mut self, span: Range<usize>, message: String) {
         self.file.errors.push(FileError { place: place_of(self.text, span), message });
     }
+}
+
+/// The place of a fault: the table whose number the message says, or the value.
+fn span_of(value: &Spanned<DeValue<'_>>, message: &str) -> Range<usize> {
+    let behind = message.strip_prefix("[[").and_then(|rest| rest.split_once("]] number "));
+    let number = behind.and_then(|(_, rest)| rest.split([' ', ':']).next()?.parse::<usize>().ok());
+    let DeValue::Array(items) = value.get_ref() else { return value.span() };
+    let item = number.and_then(|number| items.get(number.checked_sub(1)?));
+    item.map_or(value.span(), Spanned::span)
 }
 
 /// Converts a value of the document to the form that options read.
@@ -255,6 +264,9 @@ mod tests {
         assert_eq!(file.places.get("identity").map(|place| place.line), Some(2));
         let (.., message) = error_of("[[identity]]\nmatch = 7");
         assert!(message.contains("number 1: `match`: expected text in quotes"), "{message}");
+        let rule = "[[rule]]\nname = \"a\"\nrefuse = false\n";
+        let (line, _, message) = error_of(&format!("{rule}\n[[rule]]\nname = \"b\"\n"));
+        assert_eq!(line, 5, "{message}");
         let (.., message) = error_of(&format!("{identity}cores = 2\n"));
         assert!(message.contains("before the first [[identity]]"), "{message}");
         let (.., message) = error_of("[identity]\nmatch = \"CN=a\"");

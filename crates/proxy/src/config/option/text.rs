@@ -10,6 +10,7 @@ use shunt_tls::{ClientAuth, Verify};
 
 use crate::config::address::{AdminAddress, HttpAddress, Listen, Listeners};
 use crate::config::network::Network;
+use crate::config::rule::RuleList;
 use crate::config::tenant::TenantList;
 use crate::config::unix::{ListenAddress, Mode, Owner};
 use crate::config::values::{
@@ -98,6 +99,12 @@ impl AsText for AdminAddress {
 }
 
 impl AsText for TenantList {
+    fn as_text(&self) -> Option<String> {
+        self.text()
+    }
+}
+
+impl AsText for RuleList {
     fn as_text(&self) -> Option<String> {
         self.text()
     }

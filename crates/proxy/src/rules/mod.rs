@@ -1,0 +1,179 @@
+//! Rules: what the proxy does with certain statements (`[[rule]]` of the configuration).
+//!
+//! A query passes one comparison while there is no rule. With rules, a core finds the set of rules
+//! that match its statement beside the number of the prepared statement, or by a hash of the text
+//! ([`statement`] says which match). A second set has the rules that match the client's role and
+//! application. Only a rule in both sets, and whose consistency fits, acts ([`judge`]). A new
+//! generation, after a reload or a change of the schema, makes the core look again.
+//!
+//! This must never:
+//! - act on a statement of the proxy itself, or on one on a system table;
+//! - let a statement pass that a rule refuses, whichever request carries it and whenever it was
+//!   prepared;
+//! - count a query twice because it waited for a link;
+//! - keep more than a bounded number of sets, whatever texts clients send.
+
+pub(crate) mod action;
+pub(crate) mod client;
+pub(crate) mod judge;
+pub(crate) mod keyspaces;
+pub(crate) mod kinds;
+pub(crate) mod refusal;
+pub(crate) mod set;
+pub(crate) mod shared;
+pub(crate) mod statement;
+
+use shunt_topology::RoutingTable;
+
+use crate::config::{Rule, RuleList};
+use crate::limits;
+use crate::prepared::PreparedCache;
+use set::RuleSet;
+use statement::{Subject, matching};
+
+/// Texts with the same place.
+const WAYS: usize = 4;
+/// Sets of places; a power of two.
+const PLACES: usize = limits::RULE_TEXTS_MAX / WAYS;
+
+/// The rules that a prepared statement matches, alone and in a batch.
+#[derive(Clone, Copy, Default)]
+struct Known {
+    number: u32,
+    /// 0: nothing is known.
+    generation: u32,
+    alone: RuleSet,
+    in_batch: RuleSet,
+}
+
+/// The rules that a text matches.
+#[derive(Clone, Copy, Default)]
+struct KnownText {
+    hash: u64,
+    /// 0: nothing is known.
+    generation: u32,
+    set: RuleSet,
+}
+
+/// The rules of a core, and what it knows about statements.
+struct Active {
+    rules: Vec<Rule>,
+    core: usize,
+    cores: usize,
+    /// Those that match a statement of which nothing is known.
+    of_unknown: RuleSet,
+    /// By the number of the statement. Grows up to the number of statements that a core keeps.
+    statements: Vec<Known>,
+    texts: Box<[[KnownText; WAYS]]>,
+    /// Place, among its equals, of the next text to be replaced.
+    next: usize,
+}
+
+/// The owner of a core's rules.
+#[derive(Default)]
+pub(crate) struct Rules {
+    active: Option<Box<Active>>,
+    /// Never 0 while there are rules.
+    generation: u32,
+}
+
+impl Rules {
+    /// True if there is a rule.
+    #[inline]
+    pub(crate) fn any(&self) -> bool {
+        self.active.is_some()
+    }
+
+    /// Takes over the rules of a configuration.
+    pub(crate) fn set(&mut self, list: &RuleList, core: usize, cores: usize) {
+        self.forget();
+        let former = self.active.as_ref().map(|active| &active.rules);
+        if former.map_or(&[][..], Vec::as_slice) == list.0 {
+            return;
+        }
+        self.active = (!list.0.is_empty()).then(|| {
+            Box::new(Active {
+                rules: list.0.clone(),
+                core,
+                cores,
+                of_unknown: matching(&list.0, &Subject::unknown(), None),
+                statements: Vec::new(),
+                texts: vec![[KnownText::default(); WAYS]; PLACES].into(),
+                next: 0,
+            })
+        });
+    }
+
+    /// Forgets what it knows about statements and clients.
+    pub(crate) fn forget(&mut self) {
+        self.generation = self.generation.wrapping_add(1).max(1);
+    }
+}
+
+impl Active {
+    /// The rules that a prepared statement matches.
+    #[inline]
+    fn of_statement(
+        &mut self,
+        generation: u32,
+        prepared: &PreparedCache,
+        routing: Option<&RoutingTable>,
+        (number, is_in_batch): (u32, bool),
+    ) -> RuleSet {
+        let place = number as usize % limits::PREPARED_STATEMENTS_MAX;
+        let known = self.statements.get(place);
+        let known = known.filter(|it| it.generation == generation && it.number == number);
+        let known = match known {
+            Some(known) => known,
+            None => self.read_statement(generation, prepared, routing, number),
+        };
+        if is_in_batch { known.in_batch } else { known.alone }
+    }
+
+    #[cold]
+    fn read_statement(
+        &mut self,
+        generation: u32,
+        prepared: &PreparedCache,
+        routing: Option<&RoutingTable>,
+        number: u32,
+    ) -> &Known {
+        let (alone, in_batch) = match prepared.get(number) {
+            Some(learned) => {
+                let subject = || Subject::of_prepared(learned.statement);
+                let alone = matching(&self.rules, &subject(), routing);
+                (alone, matching(&self.rules, &subject().in_batch(), routing))
+            }
+            None => (self.of_unknown, self.of_unknown),
+        };
+        let place = number as usize % limits::PREPARED_STATEMENTS_MAX;
+        if place >= self.statements.len() {
+            self.statements.resize((place + 1).next_power_of_two(), Known::default());
+        }
+        let known = &mut self.statements[place];
+        *known = Known { number, generation, alone, in_batch };
+        known
+    }
+
+    /// The rules that a text matches. `hash` is that of the text, its session and its request.
+    fn of_text(
+        &mut self,
+        generation: u32,
+        routing: Option<&RoutingTable>,
+        hash: u64,
+        (text, session, is_in_batch): (&str, Option<&str>, bool),
+    ) -> RuleSet {
+        let places = &mut self.texts[hash as usize & (PLACES - 1)];
+        let is_known = |it: &&KnownText| it.generation == generation && it.hash == hash;
+        if let Some(known) = places.iter().find(is_known) {
+            return known.set;
+        }
+        let subject = Subject::of_text(text, session);
+        let subject = if is_in_batch { subject.in_batch() } else { subject };
+        let set = matching(&self.rules, &subject, routing);
+        let free = places.iter().position(|it| it.generation != generation);
+        self.next = (self.next + 1) % WAYS;
+        places[free.unwrap_or(self.next)] = KnownText { hash, generation, set };
+        set
+    }
+}

@@ -1,0 +1,236 @@
+//! The part of the rules that depends on the statement alone: which of them a statement matches,
+//! whoever sends it.
+//!
+//! A core asks once for each prepared statement, and once for each text that it has not seen
+//! lately. A statement on a system table matches no rule, and one on the proxy's own tables only
+//! the rules that name their keyspace.
+
+use shunt_topology::RoutingTable;
+use shunt_transactions::catalogue::modes::TableName;
+use shunt_wire::cql::statement::{
+    Identifier, Kind, Part, Statement, TEXT_BYTES_MAX, classify, outline, redact,
+};
+use shunt_wire::printable::printable_to;
+
+use super::keyspaces::{OWN_KEYSPACES, SYSTEM_KEYSPACES};
+use super::kinds::KindSet;
+use super::set::RuleSet;
+use crate::config::{Rule, RuleMatch};
+use crate::limits;
+use crate::prepared::PreparedStatement;
+
+/// Tables of a statement.
+#[derive(Clone, Copy)]
+enum Tables<'a> {
+    None,
+    One(Identifier<'a>),
+    /// Those in a batch or a transaction.
+    Text(&'a str),
+    Known(&'a [TableName]),
+}
+
+/// A statement as rules see it.
+pub(super) struct Subject<'a> {
+    kinds: KindSet,
+    keyspace: Option<Identifier<'a>>,
+    tables: Tables<'a>,
+    /// The text, if it is read for its clauses and its digest.
+    text: Option<&'a str>,
+    kind: Kind,
+}
+
+impl<'a> Subject<'a> {
+    /// A text; `session`: the keyspace of its unqualified names.
+    pub(super) fn of_text(text: &'a str, session: Option<&'a str>) -> Subject<'a> {
+        let parsed = classify(text);
+        let Statement { kind, table, .. } = parsed;
+        let is_whole = text.len() <= TEXT_BYTES_MAX;
+        // A longer text counts as conditional whether or not it is.
+        let own = KindSet::of(kind, table.is_some(), parsed.conditional && is_whole);
+        let unknown = if is_whole { KindSet::NONE } else { KindSet::UNKNOWN };
+        let tables = match kind {
+            Kind::Batch | Kind::Transaction if is_whole => Tables::Text(text),
+            Kind::Use | Kind::Ddl => Tables::None,
+            _ => table.map_or(Tables::None, Tables::One),
+        };
+        let keyspace = parsed.keyspace.filter(|_| kind != Kind::Batch && kind != Kind::Use);
+        Subject {
+            kinds: own.with(unknown),
+            keyspace: keyspace.or(session.map(Identifier::exact)),
+            tables,
+            text: Some(text).filter(|_| is_whole),
+            kind,
+        }
+    }
+
+    /// A prepared statement.
+    pub(super) fn of_prepared(statement: &'a PreparedStatement) -> Subject<'a> {
+        let session = statement.keyspace.as_deref();
+        if let Some(text) = statement.text.as_deref() {
+            return Subject::of_text(text, session);
+        }
+        let tables = statement.tables.as_deref();
+        let kinds = KindSet::of(statement.kind, tables.is_some(), false);
+        Subject {
+            kinds: kinds.with(KindSet::UNKNOWN),
+            keyspace: session.map(Identifier::exact),
+            tables: tables.map_or(Tables::None, Tables::Known),
+            text: None,
+            kind: statement.kind,
+        }
+    }
+
+    /// A statement of which nothing is known.
+    pub(super) fn unknown() -> Subject<'static> {
+        Subject {
+            kinds: KindSet::UNKNOWN,
+            keyspace: None,
+            tables: Tables::None,
+            text: None,
+            kind: Kind::Other,
+        }
+    }
+
+    /// The same statement as a member of a BATCH.
+    pub(super) fn in_batch(self) -> Subject<'a> {
+        Subject { kinds: self.kinds.with(KindSet::BATCH), ..self }
+    }
+
+    /// Shows each table, with its keyspace.
+    fn each_table(&self, mut see: impl FnMut(Option<Identifier<'_>>, Identifier<'_>)) {
+        match self.tables {
+            Tables::None => {}
+            Tables::One(table) => see(self.keyspace, table),
+            Tables::Text(text) => {
+                let tables = outline(text).filter_map(|part| match part {
+                    Part::Table(keyspace, table) => Some((keyspace.or(self.keyspace), table)),
+                    _ => None,
+                });
+                tables.take(limits::RULE_TABLES_READ_MAX).for_each(|(keyspace, table)| {
+                    see(keyspace, table);
+                });
+            }
+            Tables::Known(tables) => {
+                for (keyspace, table) in tables {
+                    see(keyspace.as_deref().map(Identifier::exact), Identifier::exact(table));
+                }
+            }
+        }
+    }
+
+    /// The rules whose tables fit.
+    fn by_tables(&self, rules: &[Rule]) -> RuleSet {
+        let (mut fitting, mut has_table) = (RuleSet::EMPTY, false);
+        self.each_table(|keyspace, table| {
+            has_table = true;
+            for (place, rule) in rules.iter().enumerate() {
+                if fits_table(&rule.matches, keyspace.as_ref(), &table) {
+                    fitting.insert(place);
+                }
+            }
+        });
+        if !has_table {
+            let any =
+                |rule: &Rule| rule.matches.keyspace.is_empty() && rule.matches.table.is_empty();
+            let places = rules.iter().enumerate().filter(|(_, rule)| any(rule));
+            places.for_each(|(place, _)| fitting.insert(place));
+        }
+        fitting
+    }
+
+    /// What a SELECT reads.
+    fn reach(&self, routing: Option<&RoutingTable>) -> Reach {
+        let (Kind::Select, Some(text)) = (self.kind, self.text) else { return Reach::default() };
+        let Tables::One(table) = self.tables else { return Reach::default() };
+        let known = routing.zip(self.keyspace);
+        let known = known.and_then(|(routing, keyspace)| routing.resolve_table(&keyspace, &table));
+        let (mut has_limit, mut restricted, mut found) = (false, false, 0u64);
+        let mut reach = Reach::default();
+        for part in outline(text) {
+            match part {
+                Part::Limit => has_limit = true,
+                Part::AllowFiltering => reach.allows_filtering = true,
+                Part::Restricted(column) => {
+                    restricted = true;
+                    let mut key = known.iter().flat_map(|table| &table.partition_key);
+                    if let Some(place) = key.position(|known| column.matches(&known.name)) {
+                        found |= 1u64.checked_shl(place as u32).unwrap_or(0);
+                    }
+                }
+                Part::Table(..) => {}
+            }
+        }
+        let names_partition = match known {
+            Some(table) => found.count_ones() as usize >= table.partition_key.len().min(64),
+            None => restricted,
+        };
+        reach.is_unbounded = !has_limit && !names_partition;
+        reach
+    }
+
+    /// The statement without its values, as the page of digests shows it.
+    fn digest(&self) -> Option<String> {
+        let most = limits::DIGEST_TEXT_BYTES_MAX;
+        self.text.map(|text| printable_to(&redact(text, most), most))
+    }
+}
+
+/// The reach of a SELECT.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Reach {
+    /// It names no partition, and has no limit.
+    is_unbounded: bool,
+    allows_filtering: bool,
+}
+
+/// True if a rule is on this table, or on any.
+fn fits_table(rule: &RuleMatch, keyspace: Option<&Identifier<'_>>, table: &Identifier<'_>) -> bool {
+    let is_in = |name: &str| keyspace.is_some_and(|keyspace| keyspace.matches(name));
+    if SYSTEM_KEYSPACES.into_iter().any(is_in) {
+        return false;
+    }
+    let own = OWN_KEYSPACES.into_iter().find(|name| is_in(name));
+    if own.is_some_and(|name| !rule.names_keyspace(name)) {
+        return false;
+    }
+    let fits = |(of, name): &(Option<String>, String)| {
+        table.matches(name) && of.as_deref().is_none_or(is_in)
+    };
+    (rule.keyspace.is_empty() || rule.keyspace.iter().any(|name| is_in(name)))
+        && (rule.table.is_empty() || rule.table.iter().any(fits))
+}
+
+/// The rules that a statement matches, whoever sends it.
+#[cold]
+pub(super) fn matching(
+    rules: &[Rule],
+    subject: &Subject<'_>,
+    routing: Option<&RoutingTable>,
+) -> RuleSet {
+    let (mut reach, mut digest) = (None, None);
+    let mut matching = RuleSet::EMPTY;
+    for place in subject.by_tables(rules).places() {
+        let RuleMatch { kind, unbounded, allow_filtering, digest: digests, .. } =
+            &rules[place].matches;
+        if !kind.is_empty() && !kind.meets(subject.kinds) {
+            continue;
+        }
+        if *unbounded || *allow_filtering {
+            let reach: &Reach = reach.get_or_insert_with(|| subject.reach(routing));
+            if *unbounded && !reach.is_unbounded || *allow_filtering && !reach.allows_filtering {
+                continue;
+            }
+        }
+        if !digests.is_empty() {
+            let digest: &Option<String> = digest.get_or_insert_with(|| subject.digest());
+            if !digests.iter().any(|known| Some(known) == digest.as_ref()) {
+                continue;
+            }
+        }
+        matching.insert(place);
+    }
+    matching
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,181 @@
+//! A statement that a rule refuses reaches no node, whichever request carries it, and whenever it
+//! was prepared. Nothing else is refused, and each statement counts once.
+
+use shunt_bench::stub::Action;
+use shunt_proxy::config::{Action as RuleAction, Config, Readable as _, RuleList, Written};
+use shunt_reactor::sim::{HostId, MILLISECOND, SECOND};
+use shunt_testing::{Answer, bytes, simulated};
+use shunt_wire::cql::envelope::opcode;
+use shunt_wire::cql::message::error_code::INVALID;
+use shunt_wire::cql::message::{
+    BatchChild, BatchKind, BatchStatement, Consistency, QueryParams, ResultMessage, Values, encode,
+};
+
+use super::testbed::{ANN, Testbed};
+
+type Client = HostId<simulated::Client>;
+
+const BOB: (&str, &str) = ("bob", "secret");
+const READ: &str = "SELECT v FROM bench.kv WHERE k = 0x01";
+const WRITE: &str = "INSERT INTO bench.kv (k, v) VALUES (0x01, 0x02)";
+
+fn text(text: &str) -> Written {
+    Written::Text(text.to_owned())
+}
+
+fn table(entries: &[(&str, Written)]) -> Written {
+    Written::Table(entries.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect())
+}
+
+/// Rules that match by these keys; each has these actions.
+fn rules(matches: &[&[(&str, Written)]], actions: &[(&str, Written)]) -> RuleList {
+    let one = |(number, keys): (usize, &&[(&str, Written)])| {
+        let name = text(&format!("rule {number}"));
+        table(&[&[("name", name), ("match", table(keys))], actions].concat())
+    };
+    let mut faults = Vec::new();
+    let list = Written::List(matches.iter().enumerate().map(one).collect());
+    let list = RuleList::read(&list, &mut faults).expect("a list");
+    assert_eq!(faults, Vec::<String>::new());
+    list
+}
+
+fn refusing(keys: &[(&str, Written)]) -> RuleList {
+    rules(&[keys], &[("refuse", text("ask the owner"))])
+}
+
+fn testbed(rules: RuleList) -> Testbed {
+    Testbed::bare(|options| {
+        options.nodes = 1;
+        options.aggregate = vec![false];
+        options.credentials = [ANN, BOB].map(|(a, b)| (a.to_owned(), b.to_owned())).into();
+        options.config.rule = rules;
+    })
+}
+
+fn reload(testbed: &mut Testbed, rule: RuleList) {
+    // As a reload of the process does.
+    let former = testbed.scene.options.config.clone();
+    let config = former.reloaded(&Config { rule, ..former.clone() });
+    testbed.scene.options.config = config.config.clone();
+    testbed.scene.reload_as(config.config);
+    testbed.run_for(10 * MILLISECOND);
+}
+
+fn logged_in(testbed: &mut Testbed, (role, password): (&str, &str)) -> Client {
+    let client = testbed.started_offender(4);
+    let token = format!("\0{role}\0{password}");
+    testbed.send(client, &bytes::auth_response(4, token.as_bytes()));
+    testbed.answered(client, 1);
+    assert_eq!(testbed.take_answers(client)[0].header.opcode, opcode::AUTH_SUCCESS);
+    client
+}
+
+fn ask(testbed: &mut Testbed, client: Client, request: &[u8]) -> Answer {
+    testbed.send(client, request);
+    testbed.answered(client, 1);
+    testbed.take_answers(client).remove(0)
+}
+
+fn passes(testbed: &mut Testbed, client: Client, request: &[u8]) {
+    let answer = ask(testbed, client, request);
+    assert_eq!(answer.header.opcode, opcode::RESULT, "{answer:?}");
+}
+
+fn is_refused(testbed: &mut Testbed, client: Client, request: &[u8]) {
+    let (code, words) = ask(testbed, client, request).error();
+    assert_eq!(code, INVALID, "{words}");
+    assert_eq!(words, "Shunt: rule `rule 0` refuses this statement: ask the owner");
+}
+
+fn prepare(testbed: &mut Testbed, client: Client, text: &str) -> Vec<u8> {
+    let answer = ask(testbed, client, &bytes::prepare(4, 1, text));
+    match ResultMessage::decode(4, &answer.body) {
+        Ok(ResultMessage::Prepared(prepared)) => prepared.id.to_vec(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn batch(statements: &[BatchStatement<'_>]) -> Vec<u8> {
+    let values = Values::default();
+    let children = statements.iter().map(|statement| BatchChild { statement: *statement, values });
+    let params = QueryParams::simple(Consistency::ONE);
+    let body = bytes::body(|out| encode::batch(out, 4, BatchKind::Unlogged, children, &params));
+    bytes::request(4, 1, opcode::BATCH, &body)
+}
+
+/// The number of statements that a rule has refused, and would have refused.
+fn hits(testbed: &Testbed, place: usize) -> (u64, u64) {
+    let shared = &testbed.scene.options.config.rule.0[place].shared;
+    (shared.sum(RuleAction::Refuse, false), shared.sum(RuleAction::Refuse, true))
+}
+
+#[test]
+fn every_request_with_the_statement_is_refused_and_others_pass() {
+    let mut testbed = testbed(RuleList::default());
+    let client = logged_in(&mut testbed, ANN);
+    let prepared = prepare(&mut testbed, client, WRITE);
+    let read = prepare(&mut testbed, client, READ);
+    passes(&mut testbed, client, &bytes::execute(4, 1, &prepared, &[]));
+    reload(&mut testbed, refusing(&[("kind", text("insert")), ("table", text("bench.kv"))]));
+    let other = "UPDATE bench.kv SET v = 0x02 WHERE k = 0x01";
+    for request in [
+        bytes::query(4, 1, WRITE),
+        bytes::query(4, 1, &format!("/* a */ insert {}", &WRITE[6..])),
+        bytes::prepare(4, 1, WRITE),
+        bytes::execute(4, 1, &prepared, &[]),
+        batch(&[BatchStatement::Text(other), BatchStatement::Text(WRITE)]),
+        batch(&[BatchStatement::Text(other), BatchStatement::Prepared(&prepared)]),
+    ] {
+        is_refused(&mut testbed, client, &request);
+        is_refused(&mut testbed, client, &request);
+    }
+    assert_eq!(hits(&testbed, 0), (12, 0));
+    passes(&mut testbed, client, &bytes::query(4, 1, READ));
+    passes(&mut testbed, client, &bytes::execute(4, 1, &read, &[]));
+    passes(&mut testbed, client, &batch(&[BatchStatement::Text(other)]));
+    passes(&mut testbed, client, &bytes::query(4, 1, "SELECT * FROM system.local"));
+    reload(&mut testbed, RuleList::default());
+    passes(&mut testbed, client, &bytes::execute(4, 1, &prepared, &[]));
+    passes(&mut testbed, client, &bytes::query(4, 1, WRITE));
+}
+
+#[test]
+fn a_rule_is_for_its_role_and_level_and_an_exception_comes_first() {
+    let role = [("role", text("bob"))];
+    let level = [("consistency", text("ALL"))];
+    let mut list = rules(&[&role, &level], &[("refuse", Written::Truth(false))]).0;
+    list.extend(refusing(&[]).0.into_iter().map(|mut rule| {
+        rule.name = "rule 0".into();
+        rule
+    }));
+    list[0].name = "bob".into();
+    let mut testbed = testbed(RuleList(list));
+    let (ann, bob) = (logged_in(&mut testbed, ANN), logged_in(&mut testbed, BOB));
+    passes(&mut testbed, bob, &bytes::query(4, 1, READ));
+    is_refused(&mut testbed, ann, &bytes::query(4, 1, READ));
+    passes(&mut testbed, ann, &bytes::query(4, 1, "SELECT * FROM system.peers"));
+    assert_eq!((hits(&testbed, 0), hits(&testbed, 2)), ((1, 0), (1, 0)));
+}
+
+#[test]
+fn a_dry_run_counts_each_statement_once_even_if_it_waits() {
+    let actions = [("refuse", text("no")), ("dry_run", Written::Truth(true))];
+    let mut testbed = testbed(rules(&[&[("unbounded", Written::Truth(true))]], &actions));
+    let client = logged_in(&mut testbed, ANN);
+    let scan = bytes::query(4, 1, "SELECT v FROM bench.kv");
+    testbed.send(client, &scan);
+    testbed.answered(client, 1);
+    testbed.take_answers(client);
+    assert_eq!(hits(&testbed, 0), (0, 1), "a query without links waits, and counts once");
+    testbed.answer_queries_with(|| Action::Delay(200 * MILLISECOND));
+    let many: Vec<u8> =
+        (0..5_000).flat_map(|stream| bytes::query(4, stream, "SELECT v FROM bench.kv")).collect();
+    testbed.send(client, &many);
+    let done = testbed
+        .scene
+        .world
+        .run_until(60 * SECOND, |world| world.host(client).answers.len() == 5_000);
+    assert!(done, "{}", testbed.scene.world.host(client).answers.len());
+    assert_eq!(hits(&testbed, 0), (0, 5_001));
+}
