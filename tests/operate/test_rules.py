@@ -1,12 +1,14 @@
 """Rules refuse statements of the Python driver, count them, and change on a reload."""
 
 import json
+import signal
 import subprocess
 
 import pytest
-from cassandra import InvalidRequest
+from cassandra import ConsistencyLevel, InvalidRequest, ReadTimeout
 from cassandra.cluster import Cluster
-from cassandra.query import BatchStatement
+from cassandra.policies import FallthroughRetryPolicy
+from cassandra.query import BatchStatement, SimpleStatement
 
 from harness.driver import UNDISTURBED
 from harness.embedded import Embedded
@@ -121,3 +123,27 @@ def test_a_faulty_rule_changes_nothing_and_its_line_is_named(proxy, session, fil
     assert found.returncode == 2 and f":{line}:" in found.stderr and "`odd`" in found.stderr, found.stderr
     assert subprocess.run([str(binary()), "reload", "--admin", proxy.admin], capture_output=True).returncode == 1
     refused(session, "SELECT * FROM shop.items", "add LIMIT")
+
+
+def test_a_rule_sets_the_level_and_the_deadline(proxy, node, session, file):
+    rule = '[[rule]]\nname = "reads"\nmatch = { kind = "select", table = "items" }\n'
+    reload(proxy, file, rule + 'consistency = "LOCAL_QUORUM"\ntimeout_ms = 500\n')
+    read = SimpleStatement(
+        "SELECT v FROM shop.items WHERE id = 1",
+        consistency_level=ConsistencyLevel.ONE,
+        retry_policy=FallthroughRetryPolicy(),
+    )
+    node.process.send_signal(signal.SIGSTOP)
+    try:
+        with pytest.raises(ReadTimeout):
+            session.execute(read)
+    finally:
+        node.process.send_signal(signal.SIGCONT)
+    last = json.loads(proxy.get("/slow_queries")[1])["slow_queries"]
+    levels = [row["consistency"] for row in last if row["text"] == "SELECT v FROM shop.items WHERE id = ?"]
+    assert levels == ["LOCAL_QUORUM"], last
+    assert rules(proxy)["reads"]["hits_by_action"] == {"timeout": 1, "consistency": 1}
+    reload(proxy, file, rule + "queries_per_s = 1\ndry_run = true\n")
+    for _ in range(5):
+        session.execute(read)
+    assert 3 <= rules(proxy)["reads"]["hits_by_action"]["would_limit"] <= 4

@@ -41,7 +41,7 @@ pub use option::{Allowed, Change, ConfigOption, DefaultText, Reloaded};
 pub use options::{Config, OPTIONS};
 pub(crate) use role_password::Candidates;
 pub use role_password::RolePassword;
-pub use rule::{Action, Rule, RuleActions, RuleList, RuleMatch};
+pub use rule::{Action, Pin, Rule, RuleActions, RuleList, RuleMatch};
 pub(crate) use tenant::Subject;
 pub use tenant::{Matches, OnExcess, Tenant, TenantLimits, TenantList};
 pub use unix::{AdminCql, ListenAddress, Mode, Owner};

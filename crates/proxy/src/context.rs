@@ -53,7 +53,11 @@ impl Context {
 
     /// Deadline of a request, from its arrival, in nanoseconds.
     pub(crate) fn timeout_ns(&self, plan: &Plan) -> u64 {
-        let timeout_ns = self.config.query_timeout_ms * 1_000_000;
+        let timeout_ms = match plan.timeout_ms {
+            0 => self.config.query_timeout_ms,
+            by_rule => by_rule.into(),
+        };
+        let timeout_ns = timeout_ms * 1_000_000;
         match plan.work {
             Work::Schema => timeout_ns.max(limits::SCHEMA_TIMEOUT_NS),
             Work::Read | Work::Write | Work::Other => timeout_ns,

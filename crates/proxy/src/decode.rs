@@ -70,6 +70,8 @@ enum Forwarded {
     Unsent(Choice, Plan),
     /// The rule in this place refuses the query.
     Refused(u16, Plan),
+    /// The query exceeds the limit of the rule in this place.
+    Limited(u16, Plan),
     /// The client belongs to no pool.
     Closed,
 }
@@ -486,6 +488,10 @@ fn finish(core: &mut Core, io: &mut Io, request: &Request<'_>, forwarded: Forwar
         Forwarded::Unsent(choice, plan) => hold(core, io, request, choice, &plan),
         Forwarded::Refused(place, plan) => {
             rules::refuse(core, io, slot, (header, body), &plan, place);
+            Taken::Done
+        }
+        Forwarded::Limited(place, plan) => {
+            rules::refuse_beyond_limit(core, io, slot, (header, body), &plan, place);
             Taken::Done
         }
         Forwarded::Special(plan) => {

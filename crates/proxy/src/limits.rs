@@ -333,6 +333,8 @@ pub const RULES_MAX: usize = 256;
 pub const RULE_NAME_BYTES_MAX: usize = 64;
 /// Longest words of a rule for a client, bytes.
 pub const RULE_WORDS_BYTES_MAX: usize = 512;
+/// Highest rate of a rule, statements.
+pub const RULE_QUERIES_PER_SECOND_MAX: u64 = 1_000_000_000;
 /// Texts whose rules a core remembers.
 pub const RULE_TEXTS_MAX: usize = 1_024;
 /// Tables of one text that a core compares with its rules.

@@ -95,6 +95,10 @@ pub(crate) struct Plan {
     /// The tenant at which it counts as in flight, whatever its client does meanwhile; set when it
     /// is sent.
     pub(crate) tenant: TenantKey,
+    /// Deadline that a rule has set, milliseconds; 0: none has.
+    pub(crate) timeout_ms: u16,
+    /// True if a rule keeps it from going to a second replica.
+    pub(crate) is_unhedged: bool,
 }
 
 impl Plan {
@@ -113,6 +117,8 @@ impl Plan {
             consistency: 0,
             digest: Digest::NONE,
             tenant: TenantKey::NONE,
+            timeout_ms: 0,
+            is_unhedged: false,
         }
     }
 }

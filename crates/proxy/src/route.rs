@@ -239,6 +239,8 @@ fn plan_query(router: &mut Router, pool: PoolId, query: &Query<'_>) -> Plan {
         consistency: query.params.consistency.0,
         digest,
         tenant: TenantKey::NONE,
+        timeout_ms: 0,
+        is_unhedged: false,
     }
 }
 

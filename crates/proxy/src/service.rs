@@ -284,6 +284,7 @@ fn tick(core: &mut Core, io: &mut Io) {
     watch::tick_links(core, io);
     waiting::tick(core, io);
     core.clients.tenants.tick(io.now_ns());
+    core.router.rules.tick(io.now_ns());
     renewal::tick(core, io);
     if core.links.openings.tick() {
         login::resume(core, io);

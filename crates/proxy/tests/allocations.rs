@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use allocation_counter::measure;
 use shunt_bench::stub::{AggregateLimits, Ring, Stub, StubOptions};
-use shunt_proxy::config::{Config, Hedge};
+use shunt_proxy::config::{Action, Config, Hedge, Pin, Rule, RuleActions, RuleList, RuleMatch};
 use shunt_proxy::control::state::CoreMail;
 use shunt_proxy::core::{Core, CoreOptions};
 use shunt_proxy::metrics::{CoreMetrics, Outcome, Routing};
@@ -155,6 +155,13 @@ impl Service for Client {
 }
 
 /// Makes a world of three nodes, one core, and busy clients of this kind.
+/// A rule that gives each query another level.
+fn level_of_all() -> RuleList {
+    let pin = Pin { level: Consistency::THREE, weakens: true };
+    let actions = RuleActions { consistency: Some(pin), ..RuleActions::default() };
+    RuleList(vec![Rule::new("level", RuleMatch::default(), actions)])
+}
+
 fn allocates_nothing(version: u8, compression: Option<Algorithm>, aggregate: bool) {
     let mut world = World::new(7, Options::calm());
     let addresses: Vec<SocketAddr> =
@@ -173,12 +180,13 @@ fn allocates_nothing(version: u8, compression: Option<Algorithm>, aggregate: boo
         world.listen(node, *address);
     }
     // Some layouts with watched reads, of which none is late, and some without.
+    let rule = if version == 4 { RuleList::default() } else { level_of_all() };
     let hedge = if version == 5 { Hedge::After { ms: 5 } } else { Hedge::Off };
     let metrics = Arc::new(CoreMetrics::new(0));
     let (control, _requests) = mpsc::channel(16);
     let core = Core::new(CoreOptions {
         index: 0,
-        config: Arc::new(Config { hedge, ..Config::default() }),
+        config: Arc::new(Config { hedge, rule: rule.clone(), ..Config::default() }),
         metrics: Arc::clone(&metrics),
         prepared: Arc::new(PreparedStore::new()),
         log_limits: Arc::default(),
@@ -228,6 +236,8 @@ fn allocates_nothing(version: u8, compression: Option<Algorithm>, aggregate: boo
     assert!(metrics.outcomes.of(Outcome::Ok).get() >= QUERIES);
     assert_eq!(metrics.aggregated_frames.get() > 0, aggregate);
     assert_eq!(metrics.hedge_after_ns.get() > 0, hedge != Hedge::Off, "reads are watched");
+    let ruled = |rule: &Rule| rule.shared.sum(Action::Consistency, false) >= QUERIES;
+    assert!(rule.0.iter().all(ruled), "the rule writes the level of each query");
 }
 
 #[test]

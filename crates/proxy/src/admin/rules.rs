@@ -56,7 +56,8 @@ mod tests {
     #[test]
     fn a_row_has_the_sums_of_all_cores() {
         let rule = |name: &str, dry_run| {
-            let actions = RuleActions { refuse: Some("no".into()), dry_run };
+            let actions =
+                RuleActions { refuse: Some("no".into()), dry_run, ..RuleActions::default() };
             Rule::new(name, RuleMatch::default(), actions)
         };
         let rules = RuleList(vec![rule("a", false), rule("b", true)]);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::{Admin, alerts};
+use super::{Admin, alerts, rules};
 use crate::config::{Config, Window};
 use crate::control::ClusterState;
 use crate::link::identity::uuid_text;
@@ -54,6 +54,7 @@ pub(super) async fn status(admin: &Admin) -> Value {
         "fleet": fleet,
         "certificates": certificates(admin),
         "limits": limits(&config),
+        "rules": rules::page(&config.rule)["rules"],
     })
 }
 

@@ -22,7 +22,17 @@ pub(super) const EXAMPLE: [&str; 3] = [
     r#"refuse = "add LIMIT, or name the partition""#,
 ];
 
-const KEYS: [&str; 4] = ["name", "match", "refuse", "dry_run"];
+const KEYS: [&str; 9] = [
+    "name",
+    "match",
+    "refuse",
+    "queries_per_s",
+    "timeout_ms",
+    "consistency",
+    "weaken",
+    "hedge",
+    "dry_run",
+];
 const MATCH_KEYS: [&str; 9] = [
     "digest",
     "keyspace",
@@ -152,11 +162,28 @@ fn truth(key: &str, written: &Written) -> Result<bool, String> {
     }
 }
 
+/// A consistency level in place of the client's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pin {
+    /// The level.
+    pub level: Consistency,
+    /// True if it may be weaker than the client's.
+    pub weakens: bool,
+}
+
 /// The effects of a rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RuleActions {
     /// Words for clients whose statements are refused; empty: later rules do not refuse them.
     pub refuse: Option<Arc<str>>,
+    /// Statements per second of this process; those beyond get OVERLOADED.
+    pub queries_per_s: Option<u64>,
+    /// Deadline of the query, milliseconds.
+    pub timeout_ms: Option<u16>,
+    /// Consistency level in place of the client's.
+    pub consistency: Option<Pin>,
+    /// True if the query goes to no second replica.
+    pub hedges_off: bool,
     /// Counts what the rule would do, and does nothing.
     pub dry_run: bool,
 }
@@ -166,6 +193,10 @@ impl RuleActions {
     pub fn has(&self, action: Action) -> bool {
         match action {
             Action::Refuse => self.refuse.is_some(),
+            Action::Limit => self.queries_per_s.is_some(),
+            Action::Timeout => self.timeout_ms.is_some(),
+            Action::Consistency => self.consistency.is_some(),
+            Action::Hedge => self.hedges_off,
         }
     }
 
@@ -177,6 +208,16 @@ impl RuleActions {
             None => {}
         }
         // Writing to a String cannot fail.
+        if let Some(limit) = self.queries_per_s {
+            let _ = write!(text, " queries_per_s {limit}");
+        }
+        if let Some(timeout_ms) = self.timeout_ms {
+            let _ = write!(text, " timeout_ms {timeout_ms}");
+        }
+        if let Some(Pin { level, weakens }) = self.consistency {
+            let _ = write!(text, " consistency {level}{}", if weakens { " weaken" } else { "" });
+        }
+        text.push_str(if self.hedges_off { " hedge off" } else { "" });
         let _ = write!(text, "{}", if self.dry_run { " dry_run" } else { "" });
         text
     }
@@ -234,22 +275,36 @@ impl Rule {
             };
             return Err(format!("unknown key `{unknown}`: {inside}"));
         }
+        let number = |key: &str, most: u64| match entry(key) {
+            None => Ok(None),
+            Some(Written::Number(number)) if (1..=most.into()).contains(number) => {
+                Ok(u64::try_from(*number).ok())
+            }
+            Some(other) => Err(format!("`{key}`: expected a number of 1 to {most}, found {other}")),
+        };
+        let switch = |key: &str| match entry(key) {
+            None => Ok(false),
+            Some(Written::Truth(truth)) => Ok(*truth),
+            Some(other) => Err(format!("`{key}`: expected true or false, found {other}")),
+        };
         let matches = entry("match").map_or(Ok(RuleMatch::default()), RuleMatch::from_written)?;
         let actions = RuleActions {
             refuse: entry("refuse").map(words).transpose()?,
-            dry_run: match entry("dry_run") {
+            queries_per_s: number("queries_per_s", limits::RULE_QUERIES_PER_SECOND_MAX)?,
+            timeout_ms: number("timeout_ms", u16::MAX.into())?
+                .and_then(|number| u16::try_from(number).ok()),
+            consistency: pin(entry("consistency"), switch("weaken")?)?,
+            hedges_off: match entry("hedge") {
                 None => false,
-                Some(Written::Truth(truth)) => *truth,
-                Some(other) => {
-                    return Err(format!("`dry_run`: expected true or false, found {other}"));
-                }
+                Some(Written::Text(text)) if text == "off" => true,
+                Some(other) => return Err(format!("`hedge`: expected \"off\", found {other}")),
             },
+            dry_run: switch("dry_run")?,
         };
         if !Action::ALL.iter().any(|action| actions.has(*action)) {
-            return Err(format!(
-                "does nothing: give it one of {}",
-                KEYS[2..KEYS.len() - 1].join(", ")
-            ));
+            let why =
+                "does nothing: give it refuse, queries_per_s, timeout_ms, consistency or hedge";
+            return Err(why.to_owned());
         }
         Ok(Self::new(name, matches, actions))
     }
@@ -260,6 +315,25 @@ fn name(written: Option<&Written>) -> Result<String, String> {
     let mut names = texts("name", written.ok_or("`name` is missing")?)?;
     let name = names.pop().filter(|name| names.is_empty() && printable_to(name, most) == *name);
     name.ok_or_else(|| format!("`name` must be one printable text of 1 to {most} bytes"))
+}
+
+/// The level that a rule sets, if it sets one.
+fn pin(written: Option<&Written>, weakens: bool) -> Result<Option<Pin>, String> {
+    let Some(written) = written else {
+        let unused = "`weaken` needs `consistency`".to_owned();
+        return if weakens { Err(unused) } else { Ok(None) };
+    };
+    let [name] = &texts("consistency", written)?[..] else {
+        return Err("`consistency`: expected one level".to_owned());
+    };
+    let level = level("consistency", name)?;
+    match level {
+        Consistency::ANY | Consistency::SERIAL | Consistency::LOCAL_SERIAL => Err(format!(
+            "`consistency`: a rule cannot set {level}; it can set ONE, TWO, THREE, QUORUM, ALL, \
+            LOCAL_QUORUM, EACH_QUORUM or LOCAL_ONE"
+        )),
+        _ => Ok(Some(Pin { level, weakens })),
+    }
 }
 
 /// The words of a refusal; `false` becomes none.

@@ -186,6 +186,7 @@ fn may_be_hedged(sent: &Pending, bytes: usize) -> bool {
         && plan.placement.is_some()
         && plan.node.is_none()
         && !plan.alone
+        && !plan.is_unhedged
         && !is_serial
         && flags & flag::TRACING == 0
         && sent.retries == 0

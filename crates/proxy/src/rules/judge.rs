@@ -2,18 +2,21 @@
 
 use shunt_topology::RoutingTable;
 use shunt_wire::cql::envelope::{Header, opcode};
-use shunt_wire::cql::message::{Batch, BatchStatement, Prepare, Query, split_request_prefix};
+use shunt_wire::cql::message::{
+    Batch, BatchStatement, Consistency, Prepare, Query, split_request_prefix,
+};
 use shunt_wire::error::DecodeError;
 
 use super::Active;
 use super::client;
+use super::pin;
 use super::set::RuleSet;
 use crate::client::Client;
-use crate::config::Action;
+use crate::config::{Action, Rule};
 use crate::digests::texts::TextTable;
 use crate::ids::PoolId;
 use crate::metrics::QueryKind;
-use crate::plan::{After, NO_STATEMENT, Plan};
+use crate::plan::{After, NO_STATEMENT, Plan, Work};
 use crate::prepared::PreparedCache;
 use crate::router::Router;
 
@@ -22,6 +25,21 @@ use crate::router::Router;
 pub(crate) struct Verdict {
     /// Place of the rule that refuses it.
     pub(crate) refused_by: Option<u16>,
+    /// Place of the rule whose limit it exceeds.
+    pub(crate) limited_by: Option<u16>,
+    /// Its deadline, milliseconds; 0: the usual one.
+    pub(crate) timeout_ms: u16,
+    /// Its consistency level, if that is not its own.
+    pub(crate) level: Option<u16>,
+    /// True if it goes to no second replica.
+    pub(crate) is_unhedged: bool,
+}
+
+impl Verdict {
+    /// True if the query goes nowhere.
+    fn ends(&self) -> bool {
+        self.refused_by.is_some() || self.limited_by.is_some()
+    }
 }
 
 /// What finding the rules of a statement takes.
@@ -102,6 +120,7 @@ pub(crate) fn judge(
     pool: PoolId,
     (header, body): (&Header, &[u8]),
     plan: &Plan,
+    now_ns: u64,
 ) -> Verdict {
     // The client will be asked to prepare it, and sends it again.
     if plan.after == After::Unprepared {
@@ -123,36 +142,101 @@ pub(crate) fn judge(
     if both.is_empty() {
         return Verdict::default();
     }
-    decide(reader.active, client, both, plan)
+    decide(reader.active, client, both, plan, now_ns)
 }
 
-/// Walks through the matching rules in their order.
-fn decide(active: &Active, client: &mut Client, matching: RuleSet, plan: &Plan) -> Verdict {
-    let is_new = !client.rules.as_ref().is_some_and(|known| known.is_counted);
+/// Decides each action by the first of the matching rules that has it.
+fn decide(
+    active: &mut Active,
+    client: &mut Client,
+    matching: RuleSet,
+    plan: &Plan,
+    now_ns: u64,
+) -> Verdict {
+    let Some(known) = client.rules.as_deref_mut() else { return Verdict::default() };
+    // A query that has waited for a link is counted, and has paid.
+    let is_new = !std::mem::replace(&mut known.is_counted, true);
     let mut verdict = Verdict::default();
-    // An exception has no rule, but decides.
-    let mut is_decided = false;
-    for place in matching.places() {
-        let Some(rule) = active.rules.get(place) else { continue };
-        let levels = rule.matches.consistency;
-        let has_level = plan.kind != QueryKind::Prepare
-            && 1u16.checked_shl(plan.consistency.into()).is_some_and(|bit| levels & bit != 0);
-        if levels != 0 && !has_level {
-            continue;
+    for action in Action::ALL {
+        for place in matching.places() {
+            let Some(rule) = active.rules.get(place) else { continue };
+            if !rule.actions.has(action) || !has_level(rule, plan) {
+                continue;
+            }
+            let limit = active.limits.get_mut(place).and_then(Option::as_mut);
+            let effect = effect_of(rule, action, plan);
+            let acts = match (action, limit) {
+                (Action::Limit, Some(limit)) => {
+                    effect.is_some() && is_new && !limit.takes(&rule.shared, now_ns)
+                }
+                _ => effect.is_some(),
+            };
+            let is_dry = rule.actions.dry_run;
+            let decides = action == Action::Refuse && !is_dry;
+            if (acts || decides)
+                && is_new
+                && let Some(hits) = rule.shared.hits(active.core, active.cores)
+            {
+                hits.count(action, is_dry);
+            }
+            if is_dry {
+                continue;
+            }
+            if let Some(effect) = effect.filter(|_| acts) {
+                effect.add_to(&mut verdict, place as u16);
+            }
+            break;
         }
-        let Some(words) = rule.actions.refuse.as_deref().filter(|_| !is_decided) else { continue };
-        let is_dry = rule.actions.dry_run;
-        if !is_dry {
-            is_decided = true;
-            verdict.refused_by = (!words.is_empty()).then_some(place as u16);
+        if verdict.ends() {
+            break;
         }
-        let hits = rule.shared.hits(active.core, active.cores);
-        if let Some(hits) = hits.filter(|_| is_new) {
-            hits.count(Action::Refuse, is_dry);
-        }
-    }
-    if let Some(known) = client.rules.as_deref_mut() {
-        known.is_counted = true;
     }
     verdict
+}
+
+/// True if the consistency level of a query fits a rule.
+fn has_level(rule: &Rule, plan: &Plan) -> bool {
+    let levels = rule.matches.consistency;
+    let bit = 1u16.checked_shl(plan.consistency.into()).unwrap_or(0);
+    levels == 0 || plan.kind != QueryKind::Prepare && levels & bit != 0
+}
+
+/// The effect of an action on a query.
+#[derive(Clone, Copy, Debug)]
+enum Effect {
+    Refuse,
+    Limit,
+    Timeout(u16),
+    Level(Consistency),
+    Unhedged,
+}
+
+/// The effect that an action of a rule has on a query; `None`: none.
+fn effect_of(rule: &Rule, action: Action, plan: &Plan) -> Option<Effect> {
+    let actions = &rule.actions;
+    let is_query = plan.kind != QueryKind::Prepare;
+    let is_for_nodes = !plan.after.is_for_the_proxy() || plan.after == After::Multiget;
+    match action {
+        Action::Refuse => {
+            let words = actions.refuse.as_deref()?;
+            (!words.is_empty()).then_some(Effect::Refuse)
+        }
+        Action::Limit => is_query.then_some(Effect::Limit),
+        Action::Timeout if is_query && is_for_nodes => actions.timeout_ms.map(Effect::Timeout),
+        Action::Timeout => None,
+        Action::Hedge => (plan.work == Work::Read && is_query).then_some(Effect::Unhedged),
+        Action::Consistency => pin::replacing(actions.consistency?, plan).map(Effect::Level),
+    }
+}
+
+impl Effect {
+    fn add_to(self, verdict: &mut Verdict, place: u16) {
+        match self {
+            Effect::Refuse => verdict.refused_by = Some(place),
+            Effect::Limit => verdict.limited_by = Some(place),
+            Effect::Timeout(timeout_ms) => verdict.timeout_ms = timeout_ms,
+            Effect::Level(level) => verdict.level = Some(level.0),
+            Effect::Unhedged => verdict.is_unhedged = true,
+        }
+    }
 }

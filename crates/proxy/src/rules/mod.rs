@@ -18,6 +18,8 @@ pub(crate) mod client;
 pub(crate) mod judge;
 pub(crate) mod keyspaces;
 pub(crate) mod kinds;
+pub(crate) mod limit;
+pub(crate) mod pin;
 pub(crate) mod refusal;
 pub(crate) mod set;
 pub(crate) mod shared;
@@ -28,6 +30,7 @@ use shunt_topology::RoutingTable;
 use crate::config::{Rule, RuleList};
 use crate::limits;
 use crate::prepared::PreparedCache;
+use limit::Limit;
 use set::RuleSet;
 use statement::{Subject, matching};
 
@@ -58,6 +61,8 @@ struct KnownText {
 /// The rules of a core, and what it knows about statements.
 struct Active {
     rules: Vec<Rule>,
+    /// The limits of the rules that have one.
+    limits: Vec<Option<Limit>>,
     core: usize,
     cores: usize,
     /// Those that match a statement of which nothing is known.
@@ -75,6 +80,8 @@ pub(crate) struct Rules {
     active: Option<Box<Active>>,
     /// Never 0 while there are rules.
     generation: u32,
+    /// Buffer for a request whose consistency a rule changes.
+    scratch: Vec<u8>,
 }
 
 impl Rules {
@@ -93,6 +100,7 @@ impl Rules {
         }
         self.active = (!list.0.is_empty()).then(|| {
             Box::new(Active {
+                limits: list.0.iter().map(|rule| Limit::of(rule, cores)).collect(),
                 rules: list.0.clone(),
                 core,
                 cores,
@@ -102,6 +110,28 @@ impl Rules {
                 next: 0,
             })
         });
+    }
+
+    /// Gives back what the core does not use of the rules' limits.
+    pub(crate) fn tick(&mut self, now_ns: u64) {
+        let Some(active) = self.active.as_deref_mut() else { return };
+        for (rule, limit) in active.rules.iter().zip(&mut active.limits) {
+            if let Some(limit) = limit {
+                limit.tick(&rule.shared, now_ns);
+            }
+        }
+    }
+
+    /// Takes the buffer for a request.
+    pub(crate) fn take_scratch(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.scratch)
+    }
+
+    /// Gives the buffer back; that of a large request is freed.
+    pub(crate) fn return_scratch(&mut self, scratch: Vec<u8>) {
+        if scratch.capacity() <= limits::HEAVY_BYTES_MIN {
+            self.scratch = scratch;
+        }
     }
 
     /// Forgets what it knows about statements and clients.

@@ -8,6 +8,7 @@ use crate::core::Core;
 use crate::digests::attribution;
 use crate::fault::Fault;
 use crate::metrics::Outcome;
+use crate::overload;
 use crate::plan::Plan;
 use crate::reply;
 
@@ -21,6 +22,26 @@ impl Rules {
         });
         Fault::invalid(format!("Shunt: rule `{name}` refuses this statement: {words}"))
     }
+}
+
+/// Refuses a query beyond the limit of a rule.
+#[cold]
+pub(crate) fn refuse_beyond_limit(
+    core: &mut Core,
+    io: &mut Io,
+    slot: u32,
+    message: (&Header, &[u8]),
+    plan: &Plan,
+    place: u16,
+) {
+    let active = core.router.rules.active.as_deref();
+    let rule = active.and_then(|active| active.rules.get(usize::from(place)));
+    let (name, limit) =
+        rule.map_or(("", 0), |rule| (&*rule.name, rule.actions.queries_per_s.unwrap_or_default()));
+    let fault = Fault::overloaded(format!(
+        "Shunt: rule `{name}` has reached its limit at this proxy: queries_per_s = {limit}"
+    ));
+    overload::refuse(core, io, slot, message, plan, &fault);
 }
 
 /// Refuses a query that a rule refuses.

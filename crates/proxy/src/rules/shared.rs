@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 use shunt_admin::Counter;
 
 use super::action::Action;
+use crate::tenants::budget;
 
 /// The numbers that one core counts of a rule.
 #[derive(Debug, Default)]
@@ -26,6 +27,8 @@ impl Hits {
 /// One rule of a process, whatever configuration names it.
 #[derive(Debug, Default)]
 pub struct SharedRule {
+    /// The budget of its limit.
+    pub(super) budget: budget::Shared,
     hits: OnceLock<Box<[Hits]>>,
 }
 

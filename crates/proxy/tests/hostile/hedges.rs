@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use shunt_bench::stub::Action;
 use shunt_bench::stub::hook::Request;
-use shunt_proxy::config::Hedge;
+use shunt_proxy::config::{Hedge, Written};
 use shunt_proxy::metrics::{GivenUp, HedgeEvent};
 use shunt_reactor::sim::{HostId, MILLISECOND, SECOND};
 use shunt_testing::{bytes, simulated};
@@ -13,6 +13,7 @@ use shunt_topology::NodeId;
 use shunt_wire::cql::envelope::{flag, opcode};
 use shunt_wire::cql::message::error_code::{OVERLOADED, SERVER_ERROR};
 
+use super::rules::rules;
 use super::support::scene::SceneOptions;
 use super::testbed::Testbed;
 
@@ -261,4 +262,16 @@ fn no_more_reads_are_hedged_than_their_share() {
     assert_eq!(hedged.events()[0], 5);
     let withheld = hedged.testbed.scene.metrics[0].hedges.of(HedgeEvent::Withheld).get();
     assert_eq!(withheld, 15);
+}
+
+#[test]
+fn a_rule_keeps_its_reads_at_one_node() {
+    let off = [("hedge", Written::Text("off".to_owned()))];
+    let table = |name: &str| [("table", Written::Text(name.to_owned()))];
+    let ruled = Hedged::new(|options| options.config.rule = rules(&[&table("kv")], &off));
+    ruled.check_alone(READ, &read(1, 0));
+    let mut other = Hedged::new(|options| options.config.rule = rules(&[&table("other")], &off));
+    other.act(READ, &[Action::Delay(300 * MILLISECOND)]);
+    other.send(&read(1, 0));
+    assert_eq!((other.only_code(0), other.came().len()), (0, 2), "a read of another table");
 }

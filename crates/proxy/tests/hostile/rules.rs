@@ -1,14 +1,17 @@
 //! A statement that a rule refuses reaches no node, whichever request carries it, and whenever it
 //! was prepared. Nothing else is refused, and each statement counts once.
 
+use std::sync::{Arc, Mutex};
+
 use shunt_bench::stub::Action;
 use shunt_proxy::config::{Action as RuleAction, Config, Readable as _, RuleList, Written};
 use shunt_reactor::sim::{HostId, MILLISECOND, SECOND};
 use shunt_testing::{Answer, bytes, simulated};
 use shunt_wire::cql::envelope::opcode;
-use shunt_wire::cql::message::error_code::INVALID;
+use shunt_wire::cql::message::error_code::{INVALID, OVERLOADED, READ_TIMEOUT};
 use shunt_wire::cql::message::{
-    BatchChild, BatchKind, BatchStatement, Consistency, QueryParams, ResultMessage, Values, encode,
+    Batch, BatchChild, BatchKind, BatchStatement, Consistency, Execute, Query, QueryParams,
+    ResultMessage, Values, encode,
 };
 
 use super::testbed::{ANN, Testbed};
@@ -27,8 +30,8 @@ fn table(entries: &[(&str, Written)]) -> Written {
     Written::Table(entries.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect())
 }
 
-/// Rules that match by these keys; each has these actions.
-fn rules(matches: &[&[(&str, Written)]], actions: &[(&str, Written)]) -> RuleList {
+/// Rules that match by these keys. Each has these actions.
+pub fn rules(matches: &[&[(&str, Written)]], actions: &[(&str, Written)]) -> RuleList {
     let one = |(number, keys): (usize, &&[(&str, Written)])| {
         let name = text(&format!("rule {number}"));
         table(&[&[("name", name), ("match", table(keys))], actions].concat())
@@ -178,4 +181,98 @@ fn a_dry_run_counts_each_statement_once_even_if_it_waits() {
         .run_until(60 * SECOND, |world| world.host(client).answers.len() == 5_000);
     assert!(done, "{}", testbed.scene.world.host(client).answers.len());
     assert_eq!(hits(&testbed, 0), (0, 5_001));
+}
+
+/// The levels with which the nodes get queries, from now on.
+fn levels(testbed: &mut Testbed) -> Arc<Mutex<Vec<u16>>> {
+    let seen: Arc<Mutex<Vec<u16>>> = Arc::default();
+    let of_nodes = Arc::clone(&seen);
+    testbed.hook_all(move || {
+        let seen = Arc::clone(&of_nodes);
+        Box::new(move |request| {
+            let level = match request.opcode {
+                opcode::QUERY => {
+                    let query = Query::decode(4, request.body).ok();
+                    query.filter(|it| it.text.contains("bench.kv")).map(|it| it.params.consistency)
+                }
+                opcode::EXECUTE => {
+                    Execute::decode(4, request.body).ok().map(|it| it.params.consistency)
+                }
+                opcode::BATCH => {
+                    Batch::decode(4, request.body).ok().map(|it| it.params.consistency)
+                }
+                _ => None,
+            };
+            seen.lock().unwrap().extend(level.map(|level| level.0));
+            Action::Answer
+        })
+    });
+    seen
+}
+
+#[test]
+fn a_pinned_level_reaches_the_node_and_conditions_keep_theirs() {
+    let actions = [("consistency", text("LOCAL_QUORUM"))];
+    let mut testbed = testbed(rules(&[&[("table", text("bench.kv"))]], &actions));
+    let client = logged_in(&mut testbed, ANN);
+    let read = prepare(&mut testbed, client, READ);
+    let seen = levels(&mut testbed);
+    let quorum = Consistency::LOCAL_QUORUM.0;
+    for request in [
+        bytes::query(4, 1, READ),
+        bytes::execute(4, 1, &read, &[]),
+        batch(&[BatchStatement::Text(WRITE)]),
+    ] {
+        passes(&mut testbed, client, &request);
+        assert_eq!(std::mem::take(&mut *seen.lock().unwrap()), [quorum]);
+    }
+    let conditional = format!("{WRITE} IF NOT EXISTS");
+    testbed.send(client, &bytes::query(4, 1, &conditional));
+    testbed.answered(client, 1);
+    testbed.take_answers(client);
+    let level = std::mem::take(&mut *seen.lock().unwrap());
+    assert!(!level.is_empty() && !level.contains(&quorum), "{level:?}");
+    let shared = &testbed.scene.options.config.rule.0[0].shared;
+    assert_eq!(shared.sum(RuleAction::Consistency, false), 3);
+}
+
+#[test]
+fn a_deadline_of_a_rule_ends_its_queries_alone() {
+    let actions = [("timeout_ms", Written::Number(400))];
+    let mut testbed = testbed(rules(&[&[("kind", text("select"))]], &actions));
+    let client = logged_in(&mut testbed, ANN);
+    passes(&mut testbed, client, &bytes::query(4, 1, READ));
+    testbed.answer_queries_with(|| Action::Delay(2 * SECOND));
+    testbed.send(client, &[bytes::query(4, 1, READ), bytes::query(4, 2, WRITE)].concat());
+    testbed.run_for(SECOND);
+    let answers = testbed.take_answers(client);
+    assert_eq!(answers.len(), 1, "{answers:?}");
+    assert_eq!((answers[0].header.stream, answers[0].error().0), (1, READ_TIMEOUT));
+    testbed.answered(client, 1);
+    let answers = testbed.take_answers(client);
+    assert_eq!((answers[0].header.stream, answers[0].header.opcode), (2, opcode::RESULT));
+}
+
+#[test]
+fn a_limit_of_a_rule_refuses_the_rest_and_nothing_else() {
+    let actions = [("queries_per_s", Written::Number(10))];
+    let mut testbed = testbed(rules(&[&[("kind", text("select"))]], &actions));
+    let client = logged_in(&mut testbed, ANN);
+    testbed.run_for(2 * SECOND);
+    let many: Vec<u8> = (0..50).flat_map(|stream| bytes::query(4, stream, READ)).collect();
+    testbed.send(client, &many);
+    testbed.answered(client, 50);
+    let answers = testbed.take_answers(client);
+    let refused: Vec<_> =
+        answers.iter().filter(|answer| answer.header.opcode == opcode::ERROR).collect();
+    assert!((38..=41).contains(&refused.len()), "{}", refused.len());
+    let (code, words) = refused[0].error();
+    assert_eq!(code, OVERLOADED);
+    let expected = "Shunt: rule `rule 0` has reached its limit at this proxy: queries_per_s = 10";
+    assert_eq!(words, expected);
+    passes(&mut testbed, client, &bytes::query(4, 1, WRITE));
+    let shared = &testbed.scene.options.config.rule.0[0].shared;
+    assert_eq!(shared.sum(RuleAction::Limit, false), refused.len() as u64);
+    testbed.run_for(SECOND);
+    passes(&mut testbed, client, &bytes::query(4, 1, READ));
 }

@@ -51,8 +51,28 @@ fn a_rule_is_read_with_all_keys() {
 }
 
 #[test]
+fn all_actions_are_read_and_shown() {
+    let (rules, faults) = read(vec![table(&[
+        ("name", text("a")),
+        ("queries_per_s", Written::Number(7)),
+        ("timeout_ms", Written::Number(500)),
+        ("consistency", text("LOCAL_ONE")),
+        ("weaken", Written::Truth(true)),
+        ("hedge", text("off")),
+    ])]);
+    assert_eq!(faults, Vec::<String>::new());
+    let shown = "a queries_per_s 7 timeout_ms 500 consistency LOCAL_ONE weaken hedge off";
+    assert_eq!(rules.text().as_deref(), Some(shown));
+    let pin = Pin { level: Consistency::LOCAL_ONE, weakens: true };
+    assert_eq!(rules.0[0].actions.consistency, Some(pin));
+}
+
+#[test]
 fn faults_say_which_rule_and_why() {
     let wrong = |entries: &[(&str, Written)]| refusing("a", entries);
+    let acting = |key: &str, value: Written| {
+        table(&[("name", text("a")), ("refuse", text("no")), (key, value)])
+    };
     for (wrong, words) in [
         (table(&[("refuse", text("no"))]), "`name` is missing"),
         (table(&[("name", text("a\n")), ("refuse", text("no"))]), "printable"),
@@ -62,6 +82,13 @@ fn faults_say_which_rule_and_why() {
         (table(&[("name", text("a")), ("refuse", Written::Truth(true))]), "or false"),
         (table(&[("name", text("a")), ("deny", text("no"))]), "unknown key `deny`"),
         (table(&[("name", text("a")), ("table", text("t"))]), "match = { table = .. }"),
+        (acting("weaken", Written::Truth(true)), "`weaken` needs `consistency`"),
+        (acting("timeout_ms", Written::Number(65_536)), "a number of 1 to 65535"),
+        (acting("timeout_ms", Written::Number(-1)), "a number of 1 to 65535"),
+        (acting("queries_per_s", text("5")), "a number of 1 to"),
+        (acting("consistency", text("SERIAL")), "a rule cannot set SERIAL"),
+        (acting("hedge", text("p99")), "expected \"off\""),
+        (acting("consistency", text("ANY")), "a rule cannot set ANY"),
         (wrong(&[("tables", text("t"))]), "unknown key `tables`"),
         (wrong(&[("kind", text("read"))]), "`read` is none of select"),
         (wrong(&[("consistency", text("quorum"))]), "no consistency level"),

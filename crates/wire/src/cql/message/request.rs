@@ -188,6 +188,12 @@ impl<'a> Batch<'a> {
         })
     }
 
+    /// Offset of the parameters in the body: the consistency comes first.
+    pub fn params_at(&self) -> usize {
+        // Before the children come the kind and their number.
+        size_of::<u8>() + size_of::<u16>() + self.children.len()
+    }
+
     /// Number of children.
     pub fn len(&self) -> usize {
         usize::from(self.count)
