@@ -127,7 +127,7 @@ def test_a_faulty_rule_changes_nothing_and_its_line_is_named(proxy, session, fil
 
 def test_a_rule_sets_the_level_and_the_deadline(proxy, node, session, file):
     rule = '[[rule]]\nname = "reads"\nmatch = { kind = "select", table = "items" }\n'
-    reload(proxy, file, rule + 'consistency = "LOCAL_QUORUM"\ntimeout_ms = 500\n')
+    reload(proxy, file, rule + 'consistency = "LOCAL_QUORUM"\ntimeout_ms = 500\ntag = "slow shelf"\n')
     read = SimpleStatement(
         "SELECT v FROM shop.items WHERE id = 1",
         consistency_level=ConsistencyLevel.ONE,
@@ -140,9 +140,9 @@ def test_a_rule_sets_the_level_and_the_deadline(proxy, node, session, file):
     finally:
         node.process.send_signal(signal.SIGCONT)
     last = json.loads(proxy.get("/slow_queries")[1])["slow_queries"]
-    levels = [row["consistency"] for row in last if row["text"] == "SELECT v FROM shop.items WHERE id = ?"]
-    assert levels == ["LOCAL_QUORUM"], last
-    assert rules(proxy)["reads"]["hits_by_action"] == {"timeout": 1, "consistency": 1}
+    levels = [(row["consistency"], row["tag"]) for row in last if row["text"] == "SELECT v FROM shop.items WHERE id = ?"]
+    assert levels == [("LOCAL_QUORUM", "slow shelf")], last
+    assert rules(proxy)["reads"]["hits_by_action"] == {"timeout": 1, "consistency": 1, "tag": 1}
     reload(proxy, file, rule + "queries_per_s = 1\ndry_run = true\n")
     for _ in range(5):
         session.execute(read)

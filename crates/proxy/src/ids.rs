@@ -48,6 +48,24 @@ impl PoolId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Ticket(pub(crate) u32);
 
+/// A mark of queries by rules, in the table of a core.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tag(u16);
+
+impl Tag {
+    /// No rule marks the query.
+    pub(crate) const NONE: Tag = Tag(0);
+
+    /// Place in the table; `None`: no mark.
+    pub(crate) fn place(self) -> Option<usize> {
+        usize::from(self.0).checked_sub(1)
+    }
+
+    pub(crate) fn of_place(place: usize) -> Option<Tag> {
+        u16::try_from(place + 1).ok().map(Tag)
+    }
+}
+
 /// A tenant in the table of a core.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TenantKey(u16);

@@ -335,6 +335,8 @@ pub const RULE_NAME_BYTES_MAX: usize = 64;
 pub const RULE_WORDS_BYTES_MAX: usize = 512;
 /// Highest rate of a rule, statements.
 pub const RULE_QUERIES_PER_SECOND_MAX: u64 = 1_000_000_000;
+/// Different tags of rules since the start, whatever reloads came between.
+pub const RULE_TAGS_MAX: usize = 1_024;
 /// Texts whose rules a core remembers.
 pub const RULE_TEXTS_MAX: usize = 1_024;
 /// Tables of one text that a core compares with its rules.

@@ -7,7 +7,7 @@ use shunt_wire::cql::statement::{self, Identifier, Kind, Statement};
 use shunt_admin::RequestKind as QueryKind;
 
 use crate::digests::Digest;
-use crate::ids::TenantKey;
+use crate::ids::{Tag, TenantKey};
 
 /// No prepared statement.
 pub(crate) const NO_STATEMENT: u32 = u32::MAX;
@@ -99,6 +99,8 @@ pub(crate) struct Plan {
     pub(crate) timeout_ms: u16,
     /// True if a rule keeps it from going to a second replica.
     pub(crate) is_unhedged: bool,
+    /// Mark that a rule has set.
+    pub(crate) tag: Tag,
 }
 
 impl Plan {
@@ -119,6 +121,7 @@ impl Plan {
             tenant: TenantKey::NONE,
             timeout_ms: 0,
             is_unhedged: false,
+            tag: Tag::NONE,
         }
     }
 }

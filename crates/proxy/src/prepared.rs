@@ -431,11 +431,13 @@ pub(crate) struct PreparedCache {
     store: Arc<PreparedStore>,
     met: Shelf<Local>,
     routing: Option<Arc<RoutingTable>>,
+    /// Number of statements whose number went to another text.
+    pub(crate) replaced: u32,
 }
 
 impl PreparedCache {
     pub(crate) fn new(store: Arc<PreparedStore>) -> Self {
-        Self { store, met: Shelf::default(), routing: None }
+        Self { store, met: Shelf::default(), routing: None, replaced: 0 }
     }
 
     /// The number of the statement with this id, if any client of the process prepared it.
@@ -540,6 +542,10 @@ impl PreparedCache {
     }
 
     fn keep(&mut self, statement: Arc<PreparedStatement>) -> Option<u32> {
+        let before = self.met.find(&statement.id).and_then(|number| self.met.get(number));
+        if before.is_some_and(|(before, _)| !before.is_same_as(&statement)) {
+            self.replaced = self.replaced.wrapping_add(1);
+        }
         let keyspace = self.place(&statement);
         let digest = if statement.text.is_some() { Digest::UNKNOWN } else { Digest::NONE };
         self.met.insert(statement, Local { keyspace, digest, batch_digest: digest })

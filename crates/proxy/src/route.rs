@@ -23,7 +23,7 @@ use shunt_wire::error::DecodeError;
 
 use crate::client::account::Account;
 use crate::hot_keys::HotKeys;
-use crate::ids::{PoolId, TenantKey};
+use crate::ids::{PoolId, Tag, TenantKey};
 use crate::link::Pools;
 use crate::locks::recognition as locks;
 use crate::metrics::QueryKind;
@@ -241,6 +241,7 @@ fn plan_query(router: &mut Router, pool: PoolId, query: &Query<'_>) -> Plan {
         tenant: TenantKey::NONE,
         timeout_ms: 0,
         is_unhedged: false,
+        tag: Tag::NONE,
     }
 }
 

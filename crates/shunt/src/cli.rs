@@ -303,7 +303,7 @@ Examples:
 const RULES_EXAMPLES: &str = "\
 Examples:
   shunt rules
-      Lists the rules in their order, with the statements that each has refused.
+      Lists the rules in their order, and how many statements each has acted on.
 
   shunt rules --sort hits --json
 ";

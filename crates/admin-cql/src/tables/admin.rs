@@ -444,6 +444,7 @@ const SLOW_QUERIES: &[Column] = &[
     column("driver", "text", "/driver", "name of the driver"),
     column("node", "text", "/node", "node that had the query last"),
     column("consistency", "text", "/consistency", "consistency level"),
+    column("tag", "text", "/tag", "tag of a rule that matches the query"),
     column("retries", "int", "/retries", "further attempts"),
     column("core", "int", "/core", "core of the client"),
     column("wait_ms", "double", "/wait_ms", "time in the proxy"),

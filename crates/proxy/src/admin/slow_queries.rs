@@ -71,6 +71,7 @@ fn shown(query: &SlowQuery, core: usize, ended_ms: u64) -> Value {
         "client": query.client.map(|client| client.to_string()),
         "node": query.node.as_deref(),
         "consistency": query.consistency.map(|level| Consistency(level).to_string()),
+        "tag": query.tag.as_deref(),
         "retries": query.retries,
         "stream": query.stream,
         "core": core,

@@ -22,7 +22,7 @@ pub(super) const EXAMPLE: [&str; 3] = [
     r#"refuse = "add LIMIT, or name the partition""#,
 ];
 
-const KEYS: [&str; 9] = [
+const KEYS: [&str; 10] = [
     "name",
     "match",
     "refuse",
@@ -31,6 +31,7 @@ const KEYS: [&str; 9] = [
     "consistency",
     "weaken",
     "hedge",
+    "tag",
     "dry_run",
 ];
 const MATCH_KEYS: [&str; 9] = [
@@ -184,6 +185,8 @@ pub struct RuleActions {
     pub consistency: Option<Pin>,
     /// True if the query goes to no second replica.
     pub hedges_off: bool,
+    /// Mark of the query among the slow queries.
+    pub tag: Option<Arc<str>>,
     /// Counts what the rule would do, and does nothing.
     pub dry_run: bool,
 }
@@ -197,6 +200,7 @@ impl RuleActions {
             Action::Timeout => self.timeout_ms.is_some(),
             Action::Consistency => self.consistency.is_some(),
             Action::Hedge => self.hedges_off,
+            Action::Tag => self.tag.is_some(),
         }
     }
 
@@ -216,6 +220,9 @@ impl RuleActions {
         }
         if let Some(Pin { level, weakens }) = self.consistency {
             let _ = write!(text, " consistency {level}{}", if weakens { " weaken" } else { "" });
+        }
+        if let Some(tag) = &self.tag {
+            let _ = write!(text, " tag {tag}");
         }
         text.push_str(if self.hedges_off { " hedge off" } else { "" });
         let _ = write!(text, "{}", if self.dry_run { " dry_run" } else { "" });
@@ -248,6 +255,11 @@ impl Rule {
         Rule { name: name.into(), matches, actions, shared: Arc::default() }
     }
 
+    /// True if it exempts statements from later rules.
+    pub(crate) fn is_exception(&self) -> bool {
+        self.actions.refuse.as_deref() == Some("")
+    }
+
     /// The rule, or its name, if it has a valid one, and the fault.
     fn from_written(written: &Written) -> Result<Self, (Option<String>, String)> {
         let Written::Table(entries) = written else {
@@ -255,7 +267,7 @@ impl Rule {
         };
         let named = |key: &str| entries.iter().find(|(known, _)| known == key);
         let entry = |key: &str| named(key).map(|(_, value)| value);
-        let name = name(entry("name")).map_err(|why| (None, why))?;
+        let name = label("name", entry("name")).map_err(|why| (None, why))?;
         Self::read(&name, entries, entry).map_err(|why| (Some(name), why))
     }
 
@@ -299,22 +311,24 @@ impl Rule {
                 Some(Written::Text(text)) if text == "off" => true,
                 Some(other) => return Err(format!("`hedge`: expected \"off\", found {other}")),
             },
+            tag: entry("tag").map(|tag| label("tag", Some(tag))).transpose()?.map(Into::into),
             dry_run: switch("dry_run")?,
         };
         if !Action::ALL.iter().any(|action| actions.has(*action)) {
-            let why =
-                "does nothing: give it refuse, queries_per_s, timeout_ms, consistency or hedge";
+            let why = "does nothing: give it refuse, queries_per_s, timeout_ms, consistency, hedge or \
+                tag";
             return Err(why.to_owned());
         }
         Ok(Self::new(name, matches, actions))
     }
 }
 
-fn name(written: Option<&Written>) -> Result<String, String> {
+/// A short text that tables, metrics and logs show.
+fn label(key: &str, written: Option<&Written>) -> Result<String, String> {
     let most = limits::RULE_NAME_BYTES_MAX;
-    let mut names = texts("name", written.ok_or("`name` is missing")?)?;
+    let mut names = texts(key, written.ok_or_else(|| format!("`{key}` is missing"))?)?;
     let name = names.pop().filter(|name| names.is_empty() && printable_to(name, most) == *name);
-    name.ok_or_else(|| format!("`name` must be one printable text of 1 to {most} bytes"))
+    name.ok_or_else(|| format!("`{key}` must be one printable text of 1 to {most} bytes"))
 }
 
 /// The level that a rule sets, if it sets one.

@@ -26,8 +26,8 @@ pub(super) fn forward(
     if let Some(place) = verdict.limited_by {
         return Forwarded::Limited(place, plan);
     }
-    let Verdict { timeout_ms, is_unhedged, level, .. } = verdict;
-    let plan = Plan { timeout_ms, is_unhedged, ..plan };
+    let Verdict { timeout_ms, is_unhedged, tag, level, .. } = verdict;
+    let plan = Plan { timeout_ms, is_unhedged, tag, ..plan };
     let place = level.and_then(|level| Some((level, pin::place_in(message.0, message.1)?)));
     let forwarded = match place {
         Some((level, place)) => {

@@ -13,14 +13,22 @@ pub enum Action {
     Consistency,
     /// The query goes to no second replica when it is late.
     Hedge,
+    /// The query has a mark among the slow queries.
+    Tag,
 }
 
 impl Action {
     /// Number of actions.
-    pub const COUNT: usize = 5;
+    pub const COUNT: usize = 6;
     /// All of them.
-    pub const ALL: [Action; Action::COUNT] =
-        [Action::Refuse, Action::Limit, Action::Timeout, Action::Consistency, Action::Hedge];
+    pub const ALL: [Action; Action::COUNT] = [
+        Action::Refuse,
+        Action::Limit,
+        Action::Timeout,
+        Action::Consistency,
+        Action::Hedge,
+        Action::Tag,
+    ];
 
     /// Name in tables and metrics; `is_dry`: of a rule that only counts.
     pub fn name(self, is_dry: bool) -> &'static str {
@@ -35,6 +43,8 @@ impl Action {
             (Action::Consistency, true) => "would_consistency",
             (Action::Hedge, false) => "hedge",
             (Action::Hedge, true) => "would_hedge",
+            (Action::Tag, false) => "tag",
+            (Action::Tag, true) => "would_tag",
         }
     }
 }

@@ -14,7 +14,7 @@ use super::set::RuleSet;
 use crate::client::Client;
 use crate::config::{Action, Rule};
 use crate::digests::texts::TextTable;
-use crate::ids::PoolId;
+use crate::ids::{PoolId, Tag};
 use crate::metrics::QueryKind;
 use crate::plan::{After, NO_STATEMENT, Plan, Work};
 use crate::prepared::PreparedCache;
@@ -33,6 +33,7 @@ pub(crate) struct Verdict {
     pub(crate) level: Option<u16>,
     /// True if it goes to no second replica.
     pub(crate) is_unhedged: bool,
+    pub(crate) tag: Tag,
 }
 
 impl Verdict {
@@ -94,9 +95,10 @@ impl Reader<'_> {
         }
     }
 
-    /// A batch matches the rules that any of its statements matches.
+    /// A batch matches the rules that any of its statements matches, but an exception only if each
+    /// of them does: what one statement may do must not let another one pass.
     fn batch(&mut self, batch: &Batch<'_>) -> RuleSet {
-        let mut all = RuleSet::EMPTY;
+        let (mut any, mut each) = (RuleSet::EMPTY, self.active.exceptions);
         for child in batch.children() {
             let one = match child.statement {
                 BatchStatement::Text(text) => {
@@ -107,9 +109,10 @@ impl Reader<'_> {
                     None => self.active.of_unknown,
                 },
             };
-            all = all.either(one);
+            any = any.either(one);
+            each = each.both(one);
         }
-        all
+        any.without(self.active.exceptions).either(each)
     }
 }
 
@@ -127,7 +130,8 @@ pub(crate) fn judge(
         return Verdict::default();
     }
     let Router { rules, prepared, pools, texts, cluster, .. } = router;
-    let generation = rules.generation;
+    // Both numbers only grow, so a sum never comes back.
+    let generation = rules.generation.wrapping_add(prepared.replaced).max(1);
     let Some(active) = rules.active.as_deref_mut() else { return Verdict::default() };
     let of_client = client::matching(&active.rules, generation, client, pools, pool);
     if of_client.is_empty() {
@@ -185,6 +189,9 @@ fn decide(
             if let Some(effect) = effect.filter(|_| acts) {
                 effect.add_to(&mut verdict, place as u16);
             }
+            if acts && action == Action::Tag {
+                verdict.tag = active.tags.get(place).copied().unwrap_or_default();
+            }
             break;
         }
         if verdict.ends() {
@@ -209,6 +216,7 @@ enum Effect {
     Timeout(u16),
     Level(Consistency),
     Unhedged,
+    Tag,
 }
 
 /// The effect that an action of a rule has on a query; `None`: none.
@@ -225,6 +233,7 @@ fn effect_of(rule: &Rule, action: Action, plan: &Plan) -> Option<Effect> {
         Action::Timeout if is_query && is_for_nodes => actions.timeout_ms.map(Effect::Timeout),
         Action::Timeout => None,
         Action::Hedge => (plan.work == Work::Read && is_query).then_some(Effect::Unhedged),
+        Action::Tag => (is_query && is_for_nodes).then_some(Effect::Tag),
         Action::Consistency => pin::replacing(actions.consistency?, plan).map(Effect::Level),
     }
 }
@@ -237,6 +246,8 @@ impl Effect {
             Effect::Timeout(timeout_ms) => verdict.timeout_ms = timeout_ms,
             Effect::Level(level) => verdict.level = Some(level.0),
             Effect::Unhedged => verdict.is_unhedged = true,
+            // The core knows the number of its text.
+            Effect::Tag => {}
         }
     }
 }

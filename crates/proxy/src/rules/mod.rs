@@ -25,14 +25,17 @@ pub(crate) mod set;
 pub(crate) mod shared;
 pub(crate) mod statement;
 
+use std::sync::Arc;
+
 use shunt_topology::RoutingTable;
 
 use crate::config::{Rule, RuleList};
+use crate::ids::Tag;
 use crate::limits;
 use crate::prepared::PreparedCache;
 use limit::Limit;
 use set::RuleSet;
-use statement::{Subject, matching};
+use statement::{Subject, exceptions, matching};
 
 /// Texts with the same place.
 const WAYS: usize = 4;
@@ -63,6 +66,10 @@ struct Active {
     rules: Vec<Rule>,
     /// The limits of the rules that have one.
     limits: Vec<Option<Limit>>,
+    /// Those that exempt statements from later ones.
+    exceptions: RuleSet,
+    /// The marks of the rules.
+    tags: Vec<Tag>,
     core: usize,
     cores: usize,
     /// Those that match a statement of which nothing is known.
@@ -82,6 +89,8 @@ pub(crate) struct Rules {
     generation: u32,
     /// Buffer for a request whose consistency a rule changes.
     scratch: Vec<u8>,
+    /// All marks that rules have had, so that a query in flight keeps its own over a reload.
+    tags: Vec<Arc<str>>,
 }
 
 impl Rules {
@@ -98,10 +107,13 @@ impl Rules {
         if former.map_or(&[][..], Vec::as_slice) == list.0 {
             return;
         }
+        let tags = list.0.iter().map(|rule| self.tag_of(rule.actions.tag.as_ref())).collect();
         self.active = (!list.0.is_empty()).then(|| {
             Box::new(Active {
                 limits: list.0.iter().map(|rule| Limit::of(rule, cores)).collect(),
                 rules: list.0.clone(),
+                exceptions: exceptions(&list.0),
+                tags,
                 core,
                 cores,
                 of_unknown: matching(&list.0, &Subject::unknown(), None),
@@ -120,6 +132,25 @@ impl Rules {
                 limit.tick(&rule.shared, now_ns);
             }
         }
+    }
+
+    /// The place of a mark. Beyond the bound, a new mark is left out until a restart.
+    fn tag_of(&mut self, tag: Option<&Arc<str>>) -> Tag {
+        let Some(tag) = tag else { return Tag::NONE };
+        let known = self.tags.iter().position(|known| known == tag);
+        let place = known.unwrap_or(self.tags.len());
+        if place >= limits::RULE_TAGS_MAX {
+            return Tag::NONE;
+        }
+        if known.is_none() {
+            self.tags.push(Arc::clone(tag));
+        }
+        Tag::of_place(place).unwrap_or_default()
+    }
+
+    /// The text of a query's mark.
+    pub(crate) fn tag(&self, tag: Tag) -> Option<Arc<str>> {
+        self.tags.get(tag.place()?).cloned()
     }
 
     /// Takes the buffer for a request.

@@ -34,6 +34,13 @@ impl RuleSet {
         self
     }
 
+    /// The rules that are not in another set.
+    #[inline]
+    pub(crate) fn without(mut self, other: RuleSet) -> RuleSet {
+        self.0.iter_mut().zip(other.0).for_each(|(word, other)| *word &= !other);
+        self
+    }
+
     /// The rules of either set.
     #[inline]
     pub(crate) fn either(mut self, other: RuleSet) -> RuleSet {
@@ -66,6 +73,7 @@ mod tests {
         assert_eq!(set.places().collect::<Vec<_>>(), [0, 7, 63, 64, 255]);
         assert!(set.has(64) && !set.has(65) && !set.has(1_000));
         assert_eq!(set.both(of(&[7, 8, 255])), of(&[7, 255]));
+        assert_eq!(set.without(of(&[7, 8, 255])), of(&[0, 63, 64]));
         assert_eq!(of(&[1]).either(of(&[200])), of(&[1, 200]));
         assert!(of(&[1]).both(of(&[2])).is_empty() && of(&[256]).is_empty());
     }

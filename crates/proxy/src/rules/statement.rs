@@ -37,6 +37,8 @@ pub(super) struct Subject<'a> {
     /// The text, if it is read for its clauses and its digest.
     text: Option<&'a str>,
     kind: Kind,
+    /// True if it has more tables than are read.
+    has_more_tables: bool,
 }
 
 impl<'a> Subject<'a> {
@@ -47,12 +49,17 @@ impl<'a> Subject<'a> {
         let is_whole = text.len() <= TEXT_BYTES_MAX;
         // A longer text counts as conditional whether or not it is.
         let own = KindSet::of(kind, table.is_some(), parsed.conditional && is_whole);
-        let unknown = if is_whole { KindSet::NONE } else { KindSet::UNKNOWN };
         let tables = match kind {
             Kind::Batch | Kind::Transaction if is_whole => Tables::Text(text),
             Kind::Use | Kind::Ddl => Tables::None,
             _ => table.map_or(Tables::None, Tables::One),
         };
+        let has_more_tables = match tables {
+            Tables::Text(text) => tables_in(text).nth(limits::RULE_TABLES_READ_MAX).is_some(),
+            _ => !is_whole && matches!(kind, Kind::Batch | Kind::Transaction),
+        };
+        let is_known = is_whole && !has_more_tables;
+        let unknown = if is_known { KindSet::NONE } else { KindSet::UNKNOWN };
         let keyspace = parsed.keyspace.filter(|_| kind != Kind::Batch && kind != Kind::Use);
         Subject {
             kinds: own.with(unknown),
@@ -60,6 +67,7 @@ impl<'a> Subject<'a> {
             tables,
             text: Some(text).filter(|_| is_whole),
             kind,
+            has_more_tables,
         }
     }
 
@@ -77,6 +85,7 @@ impl<'a> Subject<'a> {
             tables: tables.map_or(Tables::None, Tables::Known),
             text: None,
             kind: statement.kind,
+            has_more_tables: tables.is_none(),
         }
     }
 
@@ -88,6 +97,7 @@ impl<'a> Subject<'a> {
             tables: Tables::None,
             text: None,
             kind: Kind::Other,
+            has_more_tables: true,
         }
     }
 
@@ -96,46 +106,52 @@ impl<'a> Subject<'a> {
         Subject { kinds: self.kinds.with(KindSet::BATCH), ..self }
     }
 
-    /// Shows each table, with its keyspace.
-    fn each_table(&self, mut see: impl FnMut(Option<Identifier<'_>>, Identifier<'_>)) {
+    /// Shows each table, with its keyspace and the kinds of the statement on it.
+    fn each_table(&self, mut see: impl FnMut(KindSet, Option<Identifier<'_>>, Identifier<'_>)) {
         match self.tables {
             Tables::None => {}
-            Tables::One(table) => see(self.keyspace, table),
+            Tables::One(table) => see(self.kinds, self.keyspace, table),
             Tables::Text(text) => {
-                let tables = outline(text).filter_map(|part| match part {
-                    Part::Table(keyspace, table) => Some((keyspace.or(self.keyspace), table)),
-                    _ => None,
-                });
-                tables.take(limits::RULE_TABLES_READ_MAX).for_each(|(keyspace, table)| {
-                    see(keyspace, table);
-                });
+                for (verb, keyspace, table) in tables_in(text).take(limits::RULE_TABLES_READ_MAX) {
+                    let own = KindSet::of(verb, true, false);
+                    see(self.kinds.with(own), keyspace.or(self.keyspace), table);
+                }
             }
             Tables::Known(tables) => {
                 for (keyspace, table) in tables {
-                    see(keyspace.as_deref().map(Identifier::exact), Identifier::exact(table));
+                    let keyspace = keyspace.as_deref().map(Identifier::exact);
+                    see(self.kinds, keyspace, Identifier::exact(table));
                 }
             }
         }
     }
 
-    /// The rules whose tables fit.
+    /// The rules whose tables and kinds fit. An exception must fit each table.
     fn by_tables(&self, rules: &[Rule]) -> RuleSet {
-        let (mut fitting, mut has_table) = (RuleSet::EMPTY, false);
-        self.each_table(|keyspace, table| {
+        let (mut fitting, mut missing, mut has_table) = (RuleSet::EMPTY, RuleSet::EMPTY, false);
+        let fits_kind = |rule: &Rule, kinds| {
+            let wanted = rule.matches.kind;
+            wanted.is_empty() || wanted.meets(kinds)
+        };
+        self.each_table(|kinds, keyspace, table| {
             has_table = true;
             for (place, rule) in rules.iter().enumerate() {
-                if fits_table(&rule.matches, keyspace.as_ref(), &table) {
-                    fitting.insert(place);
-                }
+                let fits =
+                    fits_kind(rule, kinds) && fits_table(&rule.matches, keyspace.as_ref(), &table);
+                if fits { fitting.insert(place) } else { missing.insert(place) }
             }
         });
-        if !has_table {
-            let any =
-                |rule: &Rule| rule.matches.keyspace.is_empty() && rule.matches.table.is_empty();
-            let places = rules.iter().enumerate().filter(|(_, rule)| any(rule));
-            places.for_each(|(place, _)| fitting.insert(place));
+        for (place, rule) in rules.iter().enumerate() {
+            let names_table = !rule.matches.keyspace.is_empty() || !rule.matches.table.is_empty();
+            if !has_table && !names_table && fits_kind(rule, self.kinds) {
+                fitting.insert(place);
+            }
+            // The statements on the other tables may have another kind.
+            if self.has_more_tables && (names_table || !rule.matches.kind.is_empty()) {
+                missing.insert(place);
+            }
         }
-        fitting
+        fitting.without(missing.both(exceptions(rules)))
     }
 
     /// What a SELECT reads.
@@ -175,6 +191,22 @@ impl<'a> Subject<'a> {
     }
 }
 
+/// The tables in a text, with the verb and the keyspace before each.
+fn tables_in(text: &str) -> impl Iterator<Item = (Kind, Option<Identifier<'_>>, Identifier<'_>)> {
+    outline(text).filter_map(|part| match part {
+        Part::Table(verb, keyspace, table) => Some((verb, keyspace, table)),
+        _ => None,
+    })
+}
+
+/// The rules that exempt statements from later ones.
+pub(super) fn exceptions(rules: &[Rule]) -> RuleSet {
+    let mut found = RuleSet::EMPTY;
+    let places = rules.iter().enumerate().filter(|(_, rule)| rule.is_exception());
+    places.for_each(|(place, _)| found.insert(place));
+    found
+}
+
 /// The reach of a SELECT.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Reach {
@@ -210,11 +242,7 @@ pub(super) fn matching(
     let (mut reach, mut digest) = (None, None);
     let mut matching = RuleSet::EMPTY;
     for place in subject.by_tables(rules).places() {
-        let RuleMatch { kind, unbounded, allow_filtering, digest: digests, .. } =
-            &rules[place].matches;
-        if !kind.is_empty() && !kind.meets(subject.kinds) {
-            continue;
-        }
+        let RuleMatch { unbounded, allow_filtering, digest: digests, .. } = &rules[place].matches;
         if *unbounded || *allow_filtering {
             let reach: &Reach = reach.get_or_insert_with(|| subject.reach(routing));
             if *unbounded && !reach.is_unbounded || *allow_filtering && !reach.allows_filtering {

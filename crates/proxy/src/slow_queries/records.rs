@@ -44,6 +44,8 @@ pub struct SlowQuery {
     pub node: Option<Box<str>>,
     /// Consistency level; `None`: the proxy itself served it.
     pub consistency: Option<u16>,
+    /// Tag of a rule that matches it.
+    pub tag: Option<Arc<str>>,
     /// Number of nodes that lost the query before.
     pub retries: u8,
     /// The client's stream id.
@@ -85,6 +87,7 @@ impl SlowQuery {
             client,
             node = self.node.as_deref(),
             consistency = self.consistency.map(|level| display(Consistency(level))),
+            tag = self.tag.as_deref(),
             retries = (self.retries > 0).then_some(self.retries),
             stream = self.stream,
             wait_ms = self.wait_ns / 1_000_000,
@@ -235,6 +238,7 @@ mod tests {
             driver: None,
             node: None,
             consistency: Some(1),
+            tag: None,
             retries: 0,
             stream: 0,
             wait_ns: 1,

@@ -162,6 +162,21 @@ fn a_rule_is_for_its_role_and_level_and_an_exception_comes_first() {
 }
 
 #[test]
+fn an_exception_for_one_statement_of_a_batch_exempts_no_other() {
+    let mut list = rules(&[&[("kind", text("update"))]], &[("refuse", Written::Truth(false))]).0;
+    list[0].name = "updates".into();
+    list.extend(refusing(&[]).0);
+    let mut testbed = testbed(RuleList(list));
+    let client = logged_in(&mut testbed, ANN);
+    let update = "UPDATE bench.kv SET v = 0x02 WHERE k = 0x01";
+    let [update, write] = [update, WRITE].map(BatchStatement::Text);
+    passes(&mut testbed, client, &batch(&[update, update]));
+    for statements in [[update, write], [write, update]] {
+        is_refused(&mut testbed, client, &batch(&statements));
+    }
+}
+
+#[test]
 fn a_dry_run_counts_each_statement_once_even_if_it_waits() {
     let actions = [("refuse", text("no")), ("dry_run", Written::Truth(true))];
     let mut testbed = testbed(rules(&[&[("unbounded", Written::Truth(true))]], &actions));

@@ -59,9 +59,10 @@ fn all_actions_are_read_and_shown() {
         ("consistency", text("LOCAL_ONE")),
         ("weaken", Written::Truth(true)),
         ("hedge", text("off")),
+        ("tag", text("b")),
     ])]);
     assert_eq!(faults, Vec::<String>::new());
-    let shown = "a queries_per_s 7 timeout_ms 500 consistency LOCAL_ONE weaken hedge off";
+    let shown = "a queries_per_s 7 timeout_ms 500 consistency LOCAL_ONE weaken tag b hedge off";
     assert_eq!(rules.text().as_deref(), Some(shown));
     let pin = Pin { level: Consistency::LOCAL_ONE, weakens: true };
     assert_eq!(rules.0[0].actions.consistency, Some(pin));
@@ -87,6 +88,7 @@ fn faults_say_which_rule_and_why() {
         (acting("timeout_ms", Written::Number(-1)), "a number of 1 to 65535"),
         (acting("queries_per_s", text("5")), "a number of 1 to"),
         (acting("consistency", text("SERIAL")), "a rule cannot set SERIAL"),
+        (acting("tag", text("a\n")), "`tag` must be one printable"),
         (acting("hedge", text("p99")), "expected \"off\""),
         (acting("consistency", text("ANY")), "a rule cannot set ANY"),
         (wrong(&[("tables", text("t"))]), "unknown key `tables`"),

@@ -1,5 +1,9 @@
 //! Which statements match which rules.
 
+use shunt_topology::Table;
+use shunt_topology::schema::Cells;
+use shunt_wire::cql::types::Column;
+
 use super::*;
 use crate::config::RuleActions;
 
@@ -84,6 +88,45 @@ fn kinds_are_those_of_the_statement() {
 }
 
 #[test]
+fn statements_in_a_text_batch_have_their_kind_and_table() {
+    let text = "BEGIN BATCH INSERT INTO a (k) VALUES (1); DELETE FROM b WHERE k = 1; APPLY BATCH";
+    for (kind, table, expected) in [
+        (KindSet::INSERT, "a", true),
+        (KindSet::DELETE, "b", true),
+        (KindSet::BATCH, "b", true),
+        (KindSet::DELETE, "a", false),
+        (KindSet::INSERT, "b", false),
+        (KindSet::UNKNOWN, "a", false),
+    ] {
+        assert_eq!(matches(RuleMatch { kind, ..on_table(table) }, text), expected, "{table}");
+    }
+    let many = format!("BEGIN BATCH {} APPLY BATCH", "DELETE FROM a WHERE k = 1;".repeat(257));
+    assert!(matches(of_kind(KindSet::UNKNOWN), &many), "not all tables are read");
+}
+
+#[test]
+fn an_exception_for_one_table_of_a_batch_exempts_no_other() {
+    let exempt = |matches: RuleMatch| {
+        let actions = RuleActions { refuse: Some("".into()), ..RuleActions::default() };
+        vec![Rule::new("a", matches, actions)]
+    };
+    let batch = |tables: &[&str]| {
+        let one = |table: &&str| format!("DELETE FROM {table} WHERE k = 1; ");
+        format!("BEGIN BATCH {}APPLY BATCH", tables.iter().map(one).collect::<String>())
+    };
+    for (tables, expected) in
+        [(&["a", "a"][..], true), (&["a", "b"][..], false), (&["b"][..], false)]
+    {
+        let text = batch(tables);
+        let subject = Subject::of_text(&text, Some("shop"));
+        assert_eq!(matching(&exempt(on_table("a")), &subject, None).has(0), expected, "{text}");
+    }
+    let many = batch(&["a"; 300]);
+    let subject = Subject::of_text(&many, Some("shop"));
+    assert!(!matching(&exempt(on_table("a")), &subject, None).has(0), "the rest is not read");
+}
+
+#[test]
 fn unbounded_selects_name_no_partition_and_have_no_limit() {
     let unbounded = || RuleMatch { unbounded: true, ..RuleMatch::default() };
     for (text, expected) in [
@@ -103,6 +146,32 @@ fn unbounded_selects_name_no_partition_and_have_no_limit() {
     assert!(matches(filtering(), "SELECT * FROM t WHERE v = 5 allow filtering"));
     assert!(!matches(filtering(), "SELECT * FROM t WHERE v = 'ALLOW FILTERING'"));
     assert!(!matches(filtering(), "SELECT * FROM t -- ALLOW FILTERING"));
+}
+
+#[test]
+fn every_column_of_the_partition_key_must_be_restricted() {
+    let tables = vec![Table {
+        keyspace: "shop".into(),
+        name: "visits".into(),
+        partition_key: ["shop", "Day"].map(|name| Column::new(name, "int")).into(),
+        cells: Cells::default(),
+    }];
+    let routing = RoutingTable::build(vec![], vec![], tables, None);
+    let rules = rule(RuleMatch { unbounded: true, ..RuleMatch::default() });
+    for (clauses, expected) in [
+        ("WHERE shop = 1 AND \"Day\" = 2", false),
+        ("WHERE \"Day\" IN (1, 2) AND SHOP = 1", false),
+        ("WHERE token(shop, \"Day\") > 5", false),
+        ("WHERE shop = 1 ALLOW FILTERING", true),
+        ("WHERE shop = 1 AND shop = 2 ALLOW FILTERING", true),
+        ("WHERE shop = 1 AND day = 2 ALLOW FILTERING", true),
+        ("WHERE shop = 1 AND \"Day\" > 2 ALLOW FILTERING", true),
+        ("WHERE shop = 1 ALLOW FILTERING LIMIT 5", false),
+    ] {
+        let text = format!("SELECT v FROM visits {clauses}");
+        let subject = Subject::of_text(&text, Some("shop"));
+        assert_eq!(matching(&rules, &subject, Some(&routing)).has(0), expected, "{text}");
+    }
 }
 
 #[test]

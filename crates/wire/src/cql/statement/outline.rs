@@ -5,14 +5,16 @@
 //! batch writes. The outline is read by the reserved words of the grammar, so no quoted name,
 //! string or comment is taken for one of them.
 
+use super::classification::Kind;
 use super::identifier::Identifier;
 use super::lexer::{Lexer, Token, TokenKind};
 
 /// A part of an outline.
 #[derive(Clone, Copy, Debug)]
 pub enum Part<'a> {
-    /// A table behind `FROM`, `INTO` or `UPDATE`, with its keyspace if that is written.
-    Table(Option<Identifier<'a>>, Identifier<'a>),
+    /// A table behind `FROM`, `INTO` or `UPDATE`: the kind of the last verb before it, its keyspace
+    /// if that is written, and its name.
+    Table(Kind, Option<Identifier<'a>>, Identifier<'a>),
     /// A column that `WHERE` restricts with `=` or `IN`, or inside `TOKEN(..)`.
     Restricted(Identifier<'a>),
     /// `LIMIT`, and not `PER PARTITION LIMIT`.
@@ -24,7 +26,7 @@ pub enum Part<'a> {
 /// The parts of a text, in its order. Reads the text to its end: the caller bounds its length.
 #[must_use]
 pub fn outline(text: &str) -> Outline<'_> {
-    Outline { lexer: Lexer::new(text), place: Place::Clause, is_in_where: false }
+    Outline { lexer: Lexer::new(text), place: Place::Clause, verb: Kind::Other, is_in_where: false }
 }
 
 /// Iterator of [`outline`].
@@ -32,6 +34,8 @@ pub fn outline(text: &str) -> Outline<'_> {
 pub struct Outline<'a> {
     lexer: Lexer<'a>,
     place: Place,
+    /// Kind of the last verb.
+    verb: Kind,
     is_in_where: bool,
 }
 
@@ -54,11 +58,11 @@ impl<'a> Outline<'a> {
         let first = self.lexer.peek().identifier()?;
         self.lexer.next();
         if !self.lexer.peek().is(b'.') {
-            return Some(Part::Table(None, first));
+            return Some(Part::Table(self.verb, None, first));
         }
         self.lexer.next();
         let table = self.lexer.next().identifier()?;
-        Some(Part::Table(Some(first), table))
+        Some(Part::Table(self.verb, Some(first), table))
     }
 
     /// Reads the beginning of a relation, such as `k =`, `k IN` or `TOKEN(`.
@@ -81,6 +85,13 @@ impl<'a> Outline<'a> {
         if token.kind != TokenKind::Word {
             return None;
         }
+        self.verb = match token.text.len() {
+            6 if token.is_word("SELECT") => Kind::Select,
+            6 if token.is_word("INSERT") => Kind::Insert,
+            6 if token.is_word("UPDATE") => Kind::Update,
+            6 if token.is_word("DELETE") => Kind::Delete,
+            _ => self.verb,
+        };
         if token.is_any_word(&["FROM", "INTO", "UPDATE"]) {
             self.is_in_where = false;
             return self.table();
@@ -135,8 +146,8 @@ mod tests {
 
     fn shown(text: &str) -> Vec<String> {
         let part = |part| match part {
-            Part::Table(Some(keyspace), table) => format!("{keyspace}.{table}"),
-            Part::Table(None, table) => table.to_string(),
+            Part::Table(_, Some(keyspace), table) => format!("{keyspace}.{table}"),
+            Part::Table(_, None, table) => table.to_string(),
             Part::Restricted(column) => format!("={column}"),
             Part::Limit => "limit".to_owned(),
             Part::AllowFiltering => "filtering".to_owned(),
@@ -172,6 +183,9 @@ mod tests {
             UPDATE \"B\" USING TTL 5 SET v = 1 WHERE k = 2 DELETE v FROM c WHERE k = 3 APPLY BATCH";
         let tables: Vec<_> = shown(text).into_iter().filter(|it| !it.starts_with('=')).collect();
         assert_eq!(tables, ["a.t", "B", "c"]);
+        let verb = |part| if let Part::Table(verb, ..) = part { Some(verb) } else { None };
+        let verbs: Vec<_> = outline(text).filter_map(verb).collect();
+        assert_eq!(verbs, [Kind::Insert, Kind::Update, Kind::Delete]);
         assert_eq!(shown("INSERT INTO"), Vec::<String>::new());
         assert_eq!(shown("SELECT a FROM k."), Vec::<String>::new());
     }
