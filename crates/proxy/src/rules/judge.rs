@@ -7,10 +7,10 @@ use shunt_wire::cql::message::{
 };
 use shunt_wire::error::DecodeError;
 
-use super::Active;
 use super::client;
 use super::pin;
 use super::set::RuleSet;
+use super::{Active, Found};
 use crate::client::Client;
 use crate::config::{Action, Rule};
 use crate::digests::texts::TextTable;
@@ -55,28 +55,27 @@ struct Reader<'r> {
 }
 
 impl Reader<'_> {
-    fn text(&mut self, kind: QueryKind, keyspace: Option<&str>, text: &str) -> RuleSet {
+    fn text(&mut self, kind: QueryKind, keyspace: Option<&str>, text: &str) -> Found {
         let session = keyspace.or(self.session);
         let hash = self.texts.hash(kind, session, text);
         let subject = (text, session, kind == QueryKind::Batch);
         self.active.of_text(self.generation, self.routing, hash, subject)
     }
 
-    fn statement(&mut self, number: u32, is_in_batch: bool) -> RuleSet {
+    fn statement(&mut self, number: u32, is_in_batch: bool) -> Found {
         let statement = (number, is_in_batch);
         self.active.of_statement(self.generation, self.prepared, self.routing, statement)
     }
 
+    fn unknown(&self) -> Found {
+        Found { set: self.active.of_unknown, is_conditional: false }
+    }
+
     /// The rules that a request matches, whoever sends it.
-    fn request(
-        &mut self,
-        header: &Header,
-        body: &[u8],
-        plan: &Plan,
-    ) -> Result<RuleSet, DecodeError> {
+    fn request(&mut self, header: &Header, body: &[u8], plan: &Plan) -> Result<Found, DecodeError> {
         if header.opcode == opcode::EXECUTE {
             return Ok(match plan.statement {
-                NO_STATEMENT => self.active.of_unknown,
+                NO_STATEMENT => self.unknown(),
                 number => self.statement(number, false),
             });
         }
@@ -91,14 +90,15 @@ impl Reader<'_> {
                 Ok(self.text(QueryKind::Query, asked.keyspace, asked.text))
             }
             opcode::BATCH => Ok(self.batch(&Batch::decode(header.version, body)?)),
-            _ => Ok(RuleSet::EMPTY),
+            _ => Ok(Found::default()),
         }
     }
 
     /// A batch matches the rules that any of its statements matches, but an exception only if each
     /// of them does: what one statement may do must not let another one pass.
-    fn batch(&mut self, batch: &Batch<'_>) -> RuleSet {
+    fn batch(&mut self, batch: &Batch<'_>) -> Found {
         let (mut any, mut each) = (RuleSet::EMPTY, self.active.exceptions);
+        let mut is_conditional = false;
         for child in batch.children() {
             let one = match child.statement {
                 BatchStatement::Text(text) => {
@@ -106,13 +106,14 @@ impl Reader<'_> {
                 }
                 BatchStatement::Prepared(id) => match self.prepared.number_of(id) {
                     Some(number) => self.statement(number, true),
-                    None => self.active.of_unknown,
+                    None => self.unknown(),
                 },
             };
-            any = any.either(one);
-            each = each.both(one);
+            any = any.either(one.set);
+            each = each.both(one.set);
+            is_conditional |= one.is_conditional;
         }
-        any.without(self.active.exceptions).either(each)
+        Found { set: any.without(self.active.exceptions).either(each), is_conditional }
     }
 }
 
@@ -142,11 +143,12 @@ pub(crate) fn judge(
     let mut reader = Reader { active, generation, prepared, routing, texts, session };
     // The plan has read the request already, so that it can be read.
     let of_statement = reader.request(header, body, plan).unwrap_or_default();
-    let both = of_client.both(of_statement);
+    let both = of_client.both(of_statement.set);
     if both.is_empty() {
         return Verdict::default();
     }
-    decide(reader.active, client, both, plan, now_ns)
+    let conditional = plan.conditional || of_statement.is_conditional;
+    decide(reader.active, client, both, &Plan { conditional, ..*plan }, now_ns)
 }
 
 /// Decides each action by the first of the matching rules that has it.

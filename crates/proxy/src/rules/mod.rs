@@ -42,6 +42,15 @@ const WAYS: usize = 4;
 /// Sets of places; a power of two.
 const PLACES: usize = limits::RULE_TEXTS_MAX / WAYS;
 
+/// What the rules know about a statement.
+#[derive(Clone, Copy, Default)]
+struct Found {
+    /// The rules that it matches.
+    set: RuleSet,
+    /// True if it has a condition: its consistency must stay.
+    is_conditional: bool,
+}
+
 /// The rules that a prepared statement matches, alone and in a batch.
 #[derive(Clone, Copy, Default)]
 struct Known {
@@ -50,6 +59,7 @@ struct Known {
     generation: u32,
     alone: RuleSet,
     in_batch: RuleSet,
+    is_conditional: bool,
 }
 
 /// The rules that a text matches.
@@ -58,7 +68,7 @@ struct KnownText {
     hash: u64,
     /// 0: nothing is known.
     generation: u32,
-    set: RuleSet,
+    found: Found,
 }
 
 /// The rules of a core, and what it knows about statements.
@@ -180,7 +190,7 @@ impl Active {
         prepared: &PreparedCache,
         routing: Option<&RoutingTable>,
         (number, is_in_batch): (u32, bool),
-    ) -> RuleSet {
+    ) -> Found {
         let place = number as usize % limits::PREPARED_STATEMENTS_MAX;
         let known = self.statements.get(place);
         let known = known.filter(|it| it.generation == generation && it.number == number);
@@ -188,7 +198,8 @@ impl Active {
             Some(known) => known,
             None => self.read_statement(generation, prepared, routing, number),
         };
-        if is_in_batch { known.in_batch } else { known.alone }
+        let set = if is_in_batch { known.in_batch } else { known.alone };
+        Found { set, is_conditional: known.is_conditional }
     }
 
     #[cold]
@@ -199,20 +210,20 @@ impl Active {
         routing: Option<&RoutingTable>,
         number: u32,
     ) -> &Known {
-        let (alone, in_batch) = match prepared.get(number) {
-            Some(learned) => {
-                let subject = || Subject::of_prepared(learned.statement);
-                let alone = matching(&self.rules, &subject(), routing);
-                (alone, matching(&self.rules, &subject().in_batch(), routing))
-            }
-            None => (self.of_unknown, self.of_unknown),
+        let learned = prepared.get(number);
+        let subject = || match learned {
+            Some(learned) => Subject::of_prepared(learned.statement),
+            None => Subject::unknown(),
         };
+        let is_conditional = subject().is_conditional();
+        let alone = matching(&self.rules, &subject(), routing);
+        let in_batch = matching(&self.rules, &subject().in_batch(), routing);
         let place = number as usize % limits::PREPARED_STATEMENTS_MAX;
         if place >= self.statements.len() {
             self.statements.resize((place + 1).next_power_of_two(), Known::default());
         }
         let known = &mut self.statements[place];
-        *known = Known { number, generation, alone, in_batch };
+        *known = Known { number, generation, alone, in_batch, is_conditional };
         known
     }
 
@@ -223,18 +234,19 @@ impl Active {
         routing: Option<&RoutingTable>,
         hash: u64,
         (text, session, is_in_batch): (&str, Option<&str>, bool),
-    ) -> RuleSet {
+    ) -> Found {
         let places = &mut self.texts[hash as usize & (PLACES - 1)];
         let is_known = |it: &&KnownText| it.generation == generation && it.hash == hash;
         if let Some(known) = places.iter().find(is_known) {
-            return known.set;
+            return known.found;
         }
         let subject = Subject::of_text(text, session);
         let subject = if is_in_batch { subject.in_batch() } else { subject };
-        let set = matching(&self.rules, &subject, routing);
+        let is_conditional = subject.is_conditional();
+        let found = Found { set: matching(&self.rules, &subject, routing), is_conditional };
         let free = places.iter().position(|it| it.generation != generation);
         self.next = (self.next + 1) % WAYS;
-        places[free.unwrap_or(self.next)] = KnownText { hash, generation, set };
-        set
+        places[free.unwrap_or(self.next)] = KnownText { hash, generation, found };
+        found
     }
 }

@@ -48,7 +48,8 @@ impl<'a> Subject<'a> {
         let Statement { kind, table, .. } = parsed;
         let is_whole = text.len() <= TEXT_BYTES_MAX;
         // A longer text counts as conditional whether or not it is.
-        let own = KindSet::of(kind, table.is_some(), parsed.conditional && is_whole);
+        let is_conditional = is_whole && (parsed.conditional || hides_condition(kind, text));
+        let own = KindSet::of(kind, table.is_some(), is_conditional);
         let tables = match kind {
             Kind::Batch | Kind::Transaction if is_whole => Tables::Text(text),
             Kind::Use | Kind::Ddl => Tables::None,
@@ -99,6 +100,11 @@ impl<'a> Subject<'a> {
             kind: Kind::Other,
             has_more_tables: true,
         }
+    }
+
+    /// True if it is a conditional write.
+    pub(super) fn is_conditional(&self) -> bool {
+        self.kinds.meets(KindSet::LWT)
     }
 
     /// The same statement as a member of a BATCH.
@@ -157,9 +163,12 @@ impl<'a> Subject<'a> {
     /// What a SELECT reads.
     fn reach(&self, routing: Option<&RoutingTable>) -> Reach {
         let (Kind::Select, Some(text)) = (self.kind, self.text) else { return Reach::default() };
-        let Tables::One(table) = self.tables else { return Reach::default() };
-        let known = routing.zip(self.keyspace);
-        let known = known.and_then(|(routing, keyspace)| routing.resolve_table(&keyspace, &table));
+        let known = match (routing, self.keyspace, self.tables) {
+            (Some(routing), Some(keyspace), Tables::One(table)) => {
+                routing.resolve_table(&keyspace, &table)
+            }
+            _ => None,
+        };
         let (mut has_limit, mut restricted, mut found) = (false, false, 0u64);
         let mut reach = Reach::default();
         for part in outline(text) {
@@ -173,7 +182,7 @@ impl<'a> Subject<'a> {
                         found |= 1u64.checked_shl(place as u32).unwrap_or(0);
                     }
                 }
-                Part::Table(..) => {}
+                Part::Table(..) | Part::Condition => {}
             }
         }
         let names_partition = match known {
@@ -189,6 +198,12 @@ impl<'a> Subject<'a> {
         let most = limits::DIGEST_TEXT_BYTES_MAX;
         self.text.map(|text| printable_to(&redact(text, most), most))
     }
+}
+
+/// True of a write with a condition, also of one that routing does not understand up to there.
+fn hides_condition(kind: Kind, text: &str) -> bool {
+    matches!(kind, Kind::Insert | Kind::Update | Kind::Delete | Kind::Batch)
+        && outline(text).any(|part| matches!(part, Part::Condition))
 }
 
 /// The tables in a text, with the verb and the keyspace before each.

@@ -69,6 +69,7 @@ fn kinds_are_those_of_the_statement() {
         ("SELECT v FROM t", KindSet::SELECT, KindSet::INSERT),
         ("INSERT INTO t (k) VALUES (1)", KindSet::INSERT, KindSet::LWT),
         ("INSERT INTO t (k) VALUES (1) IF NOT EXISTS", lwt, KindSet::UPDATE),
+        ("UPDATE t SET v = 1 WHERE k = f(?) + {}[3] IF v = 2", KindSet::LWT, KindSet::INSERT),
         ("CREATE TABLE t (k int PRIMARY KEY)", KindSet::DDL, KindSet::UNKNOWN),
         ("USE shop", KindSet::USE, KindSet::UNKNOWN),
         ("TRUNCATE t", KindSet::TRUNCATE, KindSet::DDL),

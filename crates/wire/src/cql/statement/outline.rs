@@ -21,6 +21,8 @@ pub enum Part<'a> {
     Limit,
     /// `ALLOW FILTERING`.
     AllowFiltering,
+    /// `IF`, which makes a write conditional.
+    Condition,
 }
 
 /// The parts of a text, in its order. Reads the text to its end: the caller bounds its length.
@@ -100,6 +102,9 @@ impl<'a> Outline<'a> {
             (self.is_in_where, self.place) = (true, Place::Relation);
         } else if token.is_word("AND") && self.is_in_where {
             self.place = Place::Relation;
+        } else if token.is_word("IF") {
+            self.is_in_where = false;
+            return Some(Part::Condition);
         } else if token.is_word("PARTITION") {
             self.place = Place::BehindPartition;
         } else if token.is_word("LIMIT") {
@@ -151,6 +156,7 @@ mod tests {
             Part::Restricted(column) => format!("={column}"),
             Part::Limit => "limit".to_owned(),
             Part::AllowFiltering => "filtering".to_owned(),
+            Part::Condition => "if".to_owned(),
         };
         outline(text).map(part).collect()
     }
@@ -186,6 +192,8 @@ mod tests {
         let verb = |part| if let Part::Table(verb, ..) = part { Some(verb) } else { None };
         let verbs: Vec<_> = outline(text).filter_map(verb).collect();
         assert_eq!(verbs, [Kind::Insert, Kind::Update, Kind::Delete]);
+        let odd = "UPDATE t SET v = 1 WHERE k = f(?) + {}[3] IF \"if\" = 2";
+        assert_eq!(shown(odd), ["t", "=k", "if"], "whatever stands before it");
         assert_eq!(shown("INSERT INTO"), Vec::<String>::new());
         assert_eq!(shown("SELECT a FROM k."), Vec::<String>::new());
     }
