@@ -106,3 +106,16 @@ def test_log_metrics_and_readiness_follow_servers_that_die_and_come_back(tier, c
         back = ("a server answers again", "a server failed and came back")
         until(lambda index=index: asked(client) and any(lines(tier, index, words) for words in back), "the log says so",
               told=lambda: tier.log("sidecar"))
+
+
+def test_a_server_that_closes_idle_connections_has_not_failed(tmp_path):
+    import redis
+
+    with Multiget(tmp_path, servers=2, mode="tcp", server_options=["--timeout", "1"]) as tier, \
+            redis.Redis(port=tier.port, socket_timeout=ANSWER_SECONDS) as client:
+        assert asked(client) == len(KEYS)
+        until(lambda: ups(tier) == [], "the servers have closed their connections", told=lambda: tier.log("sidecar"))
+        assert [server["up"] for server in tier.status()["servers"]] == [None, None]
+        assert page(tier, "/readyz")[0] == 200
+        assert asked(client) == len(KEYS)
+        assert "a server has failed" not in tier.said("sidecar")

@@ -149,7 +149,7 @@ impl SidecarAdmin {
             json!({
                 "server": server.to_string(),
                 "shim": shim.filter(|_| self.mode != Mode::Tcp).map(ToString::to_string),
-                "up": state.map(|state| state == ServerState::Up),
+                "up": state.and_then(ServerState::is_up),
                 "answers": times.count(),
                 "microseconds": times.microseconds(),
             })
@@ -239,16 +239,14 @@ impl Part for SidecarAdmin {
         for (name, help, number) in gauges {
             encoder.gauge(name, help, None, &self.loops.plain(number))?;
         }
-        let (up, times): (Vec<_>, Vec<_>) = self
-            .states()
-            .into_iter()
-            .map(|(server, (state, times))| {
-                let server = vec![("server", server.to_string())];
-                let is_up = state == ServerState::Up;
-                ((server.clone(), f64::from(u8::from(is_up))), (server, times))
-            })
-            .unzip();
-        let help = "1 if a server has answered the last command over TCP.";
+        let (mut up, mut times) = (Vec::new(), Vec::new());
+        for (server, (state, durations)) in self.states() {
+            let server = vec![("server", server.to_string())];
+            let is_up = state.is_up().map(|is_up| f64::from(u8::from(is_up)));
+            up.extend(is_up.map(|is_up| (server.clone(), is_up)));
+            times.push((server, durations));
+        }
+        let help = "1 if a server has answered the last command over TCP, 0 if it has failed.";
         encoder.gauge("shunt_sidecar_server_up", help, None, &up)?;
         let help = "From a command over TCP to the server's answer.";
         encoder.durations("shunt_sidecar_server_duration", help, &times)?;

@@ -72,10 +72,24 @@ pub struct ShimMetrics {
 pub enum ServerState {
     /// The server has failed a moment ago.
     Down,
-    /// The server has failed or closed its connections, and no command has been sent since.
+    /// The server has failed, and no command has been sent since.
     Unknown,
+    /// The server has answered the last command, and has closed its connections since, as a server
+    /// does with idle ones. The next command tells whether it is there.
+    Closed,
     /// The server has answered the last command, and a connection to it is open.
     Up,
+}
+
+impl ServerState {
+    /// Whether the server answers commands, as far as is known.
+    pub(crate) fn is_up(self) -> Option<bool> {
+        match self {
+            ServerState::Down | ServerState::Unknown => Some(false),
+            ServerState::Closed => None,
+            ServerState::Up => Some(true),
+        }
+    }
 }
 
 /// States of the servers that have answered or failed. Locked when one changes, and when they are

@@ -37,7 +37,7 @@ Object.assign(TABLES, {
     note: "Times run from a command over TCP to its answer, since the sidecar has started.",
     columns: [
       column("server", "server"), column("shim", "shim"),
-      column("state", "state", text, { isBad: (row) => row.up === false, value: (row) => row.up === null ? "not asked yet" : row.up ? "up" : "down" }),
+      column("state", "state", text, { isBad: (row) => row.up === false, value: (row) => row.up === null ? "no connection" : row.up ? "up" : "down" }),
       column("answers/s", "rate", decimal), column("answers", "microseconds.count", number),
       column("p50 ms", "microseconds.p50", microseconds), column("p99 ms", "microseconds.p99", microseconds),
     ],

@@ -90,8 +90,8 @@ impl HealthTable {
     pub(super) fn note_end(&mut self, server: usize) {
         let known = self.servers.get_mut(server).and_then(Option::as_mut);
         if let Some(health) = known.filter(|health| health.state == ServerState::Up) {
-            health.state = ServerState::Unknown;
-            self.metrics.servers.set(health.address, ServerState::Unknown, &health.times);
+            health.state = ServerState::Closed;
+            self.metrics.servers.set(health.address, ServerState::Closed, &health.times);
         }
     }
 
