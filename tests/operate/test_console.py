@@ -147,7 +147,7 @@ def test_queries_are_in_the_order_of_their_times(proxy, session):
 
 
 def test_each_order_that_a_command_names_is_one(proxy, session):
-    for command in ("clients", "connections", "failed-logins", "nodes", "slow", "queries", "hot", "rules", "alerts"):
+    for command in ("clients", "connections", "failed-logins", "nodes", "slow", "queries", "hot", "rules", "tenants", "alerts"):
         told = shunt(proxy, command, "--sort", "nothing", code=2)
         orders = told.split("[possible values: ")[1].split("]")[0].split(", ")
         assert len(orders) > 2

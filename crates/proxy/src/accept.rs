@@ -223,9 +223,13 @@ fn take_startup(core: &mut Core, io: &mut Io, slot: u32, header: &Header, body: 
             }
         };
         pools::join(core, io, slot, pool);
+        if let Err(fault) = placing::admit(core, io, slot, pool) {
+            core.context.metrics.clients_refused.of(Refusal::Tenant).add(1);
+            closing::refuse_for(core, io, slot, header.stream, Closing::Tenant, &fault);
+            return;
+        }
         reply::message(core, io, slot, opcode::READY, header.stream, &[]);
         core.clients.is_ready(slot);
-        placing::place(core, io, slot);
     }
     if let Some(client) = core.clients.get_mut(slot) {
         client.segmented = client.version >= 5;

@@ -322,6 +322,8 @@ pub const TENANT_QUERIES_PER_SECOND_MAX: u64 = 1_000_000_000;
 pub const TENANT_BYTES_PER_SECOND_MAX: u64 = 1_000_000_000_000;
 /// Highest bound of a tenant's queries in flight.
 pub const TENANT_IN_FLIGHT_MAX: u32 = 1_000_000_000;
+/// Highest bound of a tenant's clients.
+pub const TENANT_CLIENTS_MAX: u32 = 1_000_000_000;
 /// Slices of a tenant's rate that the cores take together in a second.
 pub const TENANT_SLICES_PER_SECOND: u64 = 16;
 /// Interval at which a core looks for room that a query of another core has left.

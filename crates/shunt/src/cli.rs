@@ -1,11 +1,13 @@
 //! The command line.
 
+mod console_examples;
+
 use clap::{Args, Parser, Subcommand};
 use shunt_bench::cli::BenchCommand;
 
 use crate::console::{
     Alerts, Clients, Connections, Drain, FailedLogins, Hot, Kick, LogLevel, Nodes, Options,
-    Queries, Ready, Reload, Rules, Slow, Top,
+    Queries, Ready, Reload, Rules, Slow, Tenants, Top,
 };
 use crate::doctor::Doctor;
 use crate::fleet::Fleet;
@@ -222,156 +224,6 @@ Examples:
       Takes the lock from its holder, and names that holder. The next holder gets a larger fence.
 ";
 
-const READY_EXAMPLES: &str = "\
-Examples:
-  shunt ready
-      Ends with code 0 if the proxy on this host takes clients; else it prints the reason.
-
-  shunt ready --admin 10.0.9.1 --tls-ca /etc/shunt/ca.crt
-";
-
-const TOP_EXAMPLES: &str = "\
-Examples:
-  shunt top
-      Shows clients, queries, nodes, hot keys and alerts, and closes clients. Press ? for all keys.
-
-  shunt top --once --table nodes
-  shunt top --once --json
-";
-
-const CLIENTS_EXAMPLES: &str = "\
-Examples:
-  shunt clients
-      Lists the clients by role, application and address, those that send the most first.
-
-  shunt clients --sort clients --limit 5
-  shunt clients --admin 10.0.9.1 --token-file /etc/shunt/token --tls --json
-";
-
-const CONNECTIONS_EXAMPLES: &str = "\
-Examples:
-  shunt connections
-      Lists the connections of clients one by one, those that send the most first. `shunt kick --id`
-      closes one of them.
-
-  shunt connections --sort bytes-out --limit 5
-";
-
-const FAILED_LOGINS_EXAMPLES: &str = "\
-Examples:
-  shunt failed-logins
-      Lists the roles and addresses whose logins have failed, the latest first, and why.
-
-  shunt failed-logins --sort count
-";
-
-const NODES_EXAMPLES: &str = "\
-Examples:
-  shunt nodes
-      Lists the nodes of the ring, the slowest in the last seconds first.
-
-  shunt nodes --sort in-flight
-
-  shunt nodes drain 10.0.0.7
-      Sends no new queries to this node while other nodes can take them.
-";
-
-const SLOW_EXAMPLES: &str = "\
-Examples:
-  shunt slow
-      Lists the last slow queries. --slow-query-ms of the proxy says which are slow.
-
-  shunt slow --sort total --limit 5
-";
-
-const QUERIES_EXAMPLES: &str = "\
-Examples:
-  shunt queries
-      Lists queries without their values, those that take the most time in total first.
-
-  shunt queries --sort errors
-";
-
-const HOT_EXAMPLES: &str = "\
-Examples:
-  shunt hot
-      Lists the partition keys that are read and written the most.
-
-  shunt hot --sort writes
-";
-
-const RULES_EXAMPLES: &str = "\
-Examples:
-  shunt rules
-      Lists the rules in their order, and how many statements each has acted on.
-
-  shunt rules --sort hits --json
-";
-
-const ALERTS_EXAMPLES: &str = "\
-Examples:
-  shunt alerts
-      Lists what is wrong with the proxy, the most severe first, and says what to do.
-
-  shunt alerts --json
-";
-
-const CONFIG_EXAMPLES: &str = "\
-Examples:
-  shunt config
-      Lists the options in force and their sources: flag, file, admin (set while it runs), default.
-
-  shunt config --changed
-
-  shunt config set slow_query_ms 100
-      Changes an option until the next successful reload, or a restart.
-
-  shunt config reset slow_query_ms
-      Gives an option the value from flags and file again.
-";
-
-const LOG_LEVEL_EXAMPLES: &str = "\
-Examples:
-  shunt log-level
-  shunt log-level debug
-  shunt log-level info,shunt_proxy::control=debug
-
-A proxy without --admin-token-file accepts changes only at a loopback address, such as 127.0.0.1.
-";
-
-const KICK_EXAMPLES: &str = "\
-Examples:
-  shunt kick --application checkout
-  shunt kick --role shop --address 10.0.4.0/24
-      Closes clients that meet both conditions. Drivers reconnect: revoke the role's right to log in
-      first, if they are to stay out.
-
-  shunt kick --id 10.0.4.7:51234
-";
-
-const DRAIN_EXAMPLES: &str = "\
-Examples:
-  shunt drain
-      /readyz says 503. After drain_delay_ms the proxy closes idle clients over drain_close_ms. The
-      proxy still accepts new clients, and serves until SIGTERM or `shunt undrain`.
-";
-
-const UNDRAIN_EXAMPLES: &str = "\
-Examples:
-  shunt undrain
-      /readyz says 200 again, and the proxy closes no more clients.
-";
-
-const RELOAD_EXAMPLES: &str = "\
-Examples:
-  shunt reload
-      Has the proxy read its configuration and certificates again, as SIGHUP does, and waits for the
-      outcome.
-
-In a unit of systemd:
-  ExecReload=/usr/local/bin/shunt reload
-";
-
 const BENCH_EXAMPLES: &str = "\
 Examples:
   shunt bench run --smoke
@@ -454,58 +306,61 @@ pub(crate) enum Command {
     #[command(after_help = help::ending(LOCKS_EXAMPLES, "locks"))]
     Locks(Box<Locks>),
     /// Check whether a running proxy takes clients, for health checks without a shell
-    #[command(after_help = help::ending(READY_EXAMPLES, "ready"))]
+    #[command(after_help = help::ending(console_examples::READY_EXAMPLES, "ready"))]
     Ready(Box<Ready>),
     /// Watch a running proxy in the terminal
-    #[command(after_help = help::ending(TOP_EXAMPLES, "top"))]
+    #[command(after_help = help::ending(console_examples::TOP_EXAMPLES, "top"))]
     Top(Box<Top>),
     /// List the clients of a running proxy, those that send the most first
-    #[command(after_help = help::ending(CLIENTS_EXAMPLES, "clients"))]
+    #[command(after_help = help::ending(console_examples::CLIENTS_EXAMPLES, "clients"))]
     Clients(Box<Clients>),
     /// List the connections of a running proxy's clients one by one
-    #[command(after_help = help::ending(CONNECTIONS_EXAMPLES, "connections"))]
+    #[command(after_help = help::ending(console_examples::CONNECTIONS_EXAMPLES, "connections"))]
     Connections(Box<Connections>),
     /// List the logins that have failed lately at a running proxy
-    #[command(after_help = help::ending(FAILED_LOGINS_EXAMPLES, "failed-logins"))]
+    #[command(after_help = help::ending(console_examples::FAILED_LOGINS_EXAMPLES, "failed-logins"))]
     FailedLogins(Box<FailedLogins>),
     /// List the nodes as a running proxy sees them, the slowest first
-    #[command(after_help = help::ending(NODES_EXAMPLES, "nodes"))]
+    #[command(after_help = help::ending(console_examples::NODES_EXAMPLES, "nodes"))]
     Nodes(Box<Nodes>),
     /// List the last slow queries of a running proxy
-    #[command(after_help = help::ending(SLOW_EXAMPLES, "slow"))]
+    #[command(after_help = help::ending(console_examples::SLOW_EXAMPLES, "slow"))]
     Slow(Box<Slow>),
     /// List the queries of a running proxy that take most time
-    #[command(after_help = help::ending(QUERIES_EXAMPLES, "queries"))]
+    #[command(after_help = help::ending(console_examples::QUERIES_EXAMPLES, "queries"))]
     Queries(Box<Queries>),
     /// List the partition keys that a running proxy is asked for most
-    #[command(after_help = help::ending(HOT_EXAMPLES, "hot"))]
+    #[command(after_help = help::ending(console_examples::HOT_EXAMPLES, "hot"))]
     Hot(Box<Hot>),
     /// List the rules of a running proxy, and how often they acted
-    #[command(after_help = help::ending(RULES_EXAMPLES, "rules"))]
+    #[command(after_help = help::ending(console_examples::RULES_EXAMPLES, "rules"))]
     Rules(Box<Rules>),
+    /// List the tenants of a running proxy, and how often they reached their limits
+    #[command(after_help = help::ending(console_examples::TENANTS_EXAMPLES, "tenants"))]
+    Tenants(Box<Tenants>),
     /// List the conditions of a running proxy that need attention
-    #[command(after_help = help::ending(ALERTS_EXAMPLES, "alerts"))]
+    #[command(after_help = help::ending(console_examples::ALERTS_EXAMPLES, "alerts"))]
     Alerts(Box<Alerts>),
     /// List the options of a running proxy, and where they come from, or set one
-    #[command(after_help = help::ending(CONFIG_EXAMPLES, "config"))]
+    #[command(after_help = help::ending(console_examples::CONFIG_EXAMPLES, "config"))]
     Config(Box<Options>),
     /// Show or set the level of a running proxy's log
-    #[command(after_help = help::ending(LOG_LEVEL_EXAMPLES, "log-level"))]
+    #[command(after_help = help::ending(console_examples::LOG_LEVEL_EXAMPLES, "log-level"))]
     LogLevel(Box<LogLevel>),
     /// Close clients of a running proxy
     #[command(
         override_usage = "shunt kick [OPTIONS] <CONDITION>...\n       shunt kick [OPTIONS] --all"
     )]
-    #[command(after_help = help::ending(KICK_EXAMPLES, "kick"))]
+    #[command(after_help = help::ending(console_examples::KICK_EXAMPLES, "kick"))]
     Kick(Box<Kick>),
     /// Have a running proxy tell its balancer to send clients elsewhere, and close clients
-    #[command(after_help = help::ending(DRAIN_EXAMPLES, "drain"))]
+    #[command(after_help = help::ending(console_examples::DRAIN_EXAMPLES, "drain"))]
     Drain(Box<Drain>),
     /// Take the drain of a running proxy back
-    #[command(after_help = help::ending(UNDRAIN_EXAMPLES, "undrain"))]
+    #[command(after_help = help::ending(console_examples::UNDRAIN_EXAMPLES, "undrain"))]
     Undrain(Box<Drain>),
     /// Have a running proxy read its configuration again, and wait for the outcome
-    #[command(after_help = help::ending(RELOAD_EXAMPLES, "reload"))]
+    #[command(after_help = help::ending(console_examples::RELOAD_EXAMPLES, "reload"))]
     Reload(Box<Reload>),
     /// Write man pages, completions or a configuration file with all options
     #[command(after_help = help::ending(GENERATE_EXAMPLES, "generate"))]

@@ -21,6 +21,7 @@ pub(crate) const CONSOLE: &[&str] = &[
     "queries",
     "hot",
     "rules",
+    "tenants",
     "alerts",
     "config",
     "log-level",

@@ -95,6 +95,7 @@ fn run() -> ExitCode {
         Some(Command::Queries(queries)) => queries.run().into(),
         Some(Command::Hot(hot)) => hot.run().into(),
         Some(Command::Rules(rules)) => rules.run().into(),
+        Some(Command::Tenants(tenants)) => tenants.run().into(),
         Some(Command::Alerts(alerts)) => alerts.run().into(),
         Some(Command::Config(options)) => options.run().into(),
         Some(Command::LogLevel(level)) => level.run().into(),

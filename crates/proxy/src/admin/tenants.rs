@@ -28,6 +28,7 @@ pub(super) fn page(tenants: &TenantList) -> Value {
             "burst": limits.queries_per_s.map(|_| limits.burst()),
             "bytes_per_s": limits.bytes_per_s,
             "in_flight_max": limits.in_flight_max,
+            "clients_max": limits.clients_max,
             "on_excess": match limits.on_excess {
                 OnExcess::Wait => "wait",
                 OnExcess::Overloaded => "overloaded",
@@ -63,10 +64,10 @@ pub(super) fn metrics(tenants: &TenantList, encoder: &mut Encoder<'_>) -> fmt::R
         &queries,
     )?;
     let limited = series(|sums| sums.limited);
-    let help = "Times that a limit of a tenant refused a query or had it wait.";
+    let help = "Times that a limit of a tenant refused a query or a client, or had a query wait.";
     encoder.counter("shunt_tenant_limited", help, None, &limited)?;
     let would_limit = series(|sums| sums.would_limit);
-    let help = "Queries beyond a limit that dry_run let pass.";
+    let help = "Queries and clients beyond a limit that dry_run let pass.";
     encoder.counter("shunt_tenant_would_limit", help, None, &would_limit)
 }
 

@@ -19,7 +19,7 @@ use crate::ids::{ClientRef, TenantKey};
 use crate::limits;
 use crate::link::Pools;
 use crate::metrics::CoreMetrics;
-use crate::tenants::Tenants;
+use crate::tenants::{Limit, Tenants};
 
 /// The owner of all state that a core keeps of its clients.
 #[derive(Default)]
@@ -158,6 +158,24 @@ impl Clients {
             tenants.move_client(client, key);
             self.unstall(metrics, slot, Stall::TENANT);
         }
+    }
+
+    /// Moves a client to a tenant that has room for it. It no longer waits for its former one.
+    ///
+    /// # Errors
+    /// The limit of a tenant without room. The client stays at its former one.
+    pub(crate) fn admit_to_tenant(
+        &mut self,
+        metrics: &CoreMetrics,
+        slot: u32,
+        key: TenantKey,
+    ) -> Result<(), Limit> {
+        let Some((client, tenants)) = self.with_tenants(slot) else { return Ok(()) };
+        if client.tenant != key {
+            tenants.admit_client(client, key)?;
+            self.unstall(metrics, slot, Stall::TENANT);
+        }
+        Ok(())
     }
 
     /// Notes that a request of a client has been taken.

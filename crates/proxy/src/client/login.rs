@@ -404,7 +404,13 @@ pub(crate) fn take_switching(core: &mut Core, id: PoolId, login: bool) -> Vec<Cl
 /// Moves the client to its new pool.
 pub(crate) fn complete_switch(core: &mut Core, io: &mut Io, client: ClientRef, id: PoolId) {
     let Some(found) = core.clients.find_mut(client) else { return };
-    let Some(switch) = found.switch.take_if(|switch| switch.pool == id) else { return };
+    let Some(switch) = found.switch.filter(|switch| switch.pool == id) else { return };
+    if let Err(fault) = placing::admit(core, io, client.slot, id) {
+        refuse_switch(core, io, client, switch, &fault);
+        return;
+    }
+    let Some(found) = core.clients.find_mut(client) else { return };
+    found.switch = None;
     let old = found.pool.replace(switch.pool);
     let by_certificate = found.identity.is_some();
     if switch.login {
@@ -413,7 +419,6 @@ pub(crate) fn complete_switch(core: &mut Core, io: &mut Io, client: ClientRef, i
     if let Some(pool) = core.router.pools.get_mut(id) {
         pool.admitted = true;
     }
-    placing::place(core, io, client.slot);
     if let Some(old) = old {
         core.router.leave_pool(&mut core.links, io, old, client.id);
     }
@@ -436,6 +441,22 @@ pub(crate) fn complete_switch(core: &mut Core, io: &mut Io, client: ClientRef, i
         reply::message(core, io, client.slot, opcode::RESULT, switch.stream, &body);
     }
     core.clients.unstall(&core.context.metrics, client.slot, Stall::SWITCH);
+}
+
+/// Ends the login or the USE of a client for which its tenant has no room.
+fn refuse_switch(core: &mut Core, io: &mut Io, client: ClientRef, switch: Switch, fault: &Fault) {
+    if !switch.login {
+        reply::error(core, io, client.slot, switch.stream, fault);
+        end_switch(core, io, client, switch.pool);
+        core.clients.unstall(&core.context.metrics, client.slot, Stall::SWITCH);
+        return;
+    }
+    core.context.metrics.clients_refused.of(Refusal::Tenant).add(1);
+    if core.clients.find(client).is_some_and(|found| found.identity.is_some()) {
+        closing::refuse_for(core, io, client.slot, switch.stream, Closing::Tenant, fault);
+    } else {
+        closing::close(core, io, client.slot, Closing::Tenant, &fault.why);
+    }
 }
 
 /// Closes a client whose login no node has judged in time. Drivers take an ERROR to a password,

@@ -17,13 +17,14 @@ use crate::tenants::shared::{Counted, SharedTenant};
 pub(super) const EXAMPLE: [&str; 3] =
     [r#"name = "reports""#, r#"match = { role = "reports" }"#, "queries_per_s = 100"];
 
-const KEYS: [&str; 8] = [
+const KEYS: [&str; 9] = [
     "name",
     "match",
     "queries_per_s",
     "burst",
     "bytes_per_s",
     "in_flight_max",
+    "clients_max",
     "on_excess",
     "dry_run",
 ];
@@ -50,6 +51,8 @@ pub struct TenantLimits {
     pub bytes_per_s: Option<u64>,
     /// Queries in flight at nodes.
     pub in_flight_max: Option<u32>,
+    /// Connected clients.
+    pub clients_max: Option<u32>,
     /// The effect of a limit that is reached.
     pub on_excess: OnExcess,
     /// Counts what the limits would do, and does nothing.
@@ -57,7 +60,7 @@ pub struct TenantLimits {
 }
 
 impl TenantLimits {
-    /// True if there is a limit.
+    /// True if there is a limit for queries.
     pub fn any(&self) -> bool {
         self.queries_per_s.is_some() || self.bytes_per_s.is_some() || self.in_flight_max.is_some()
     }
@@ -75,6 +78,7 @@ impl fmt::Display for TenantLimits {
             ("burst", self.burst),
             ("bytes_per_s", self.bytes_per_s),
             ("in_flight_max", self.in_flight_max.map(u64::from)),
+            ("clients_max", self.clients_max.map(u64::from)),
         ];
         for (key, number) in numbers {
             number.map_or(Ok(()), |number| write!(f, " {key} {number}"))?;
@@ -262,12 +266,15 @@ impl Tenant {
             return Err(format!("`name` must be one printable text of 1 to {most} bytes"));
         };
         let queries_max = limits::TENANT_QUERIES_PER_SECOND_MAX;
-        let in_flight_max = number("in_flight_max", limits::TENANT_IN_FLIGHT_MAX.into())?;
+        let number_of = |key: &str, most: u32| -> Result<Option<u32>, String> {
+            Ok(number(key, most.into())?.and_then(|number| u32::try_from(number).ok()))
+        };
         let limits = TenantLimits {
             queries_per_s: number("queries_per_s", queries_max)?,
             burst: number("burst", queries_max)?,
             bytes_per_s: number("bytes_per_s", limits::TENANT_BYTES_PER_SECOND_MAX)?,
-            in_flight_max: in_flight_max.and_then(|number| u32::try_from(number).ok()),
+            in_flight_max: number_of("in_flight_max", limits::TENANT_IN_FLIGHT_MAX)?,
+            clients_max: number_of("clients_max", limits::TENANT_CLIENTS_MAX)?,
             on_excess: match entry("on_excess") {
                 None => OnExcess::Wait,
                 Some(Written::Text(text)) if text == "wait" => OnExcess::Wait,
@@ -289,11 +296,12 @@ impl Tenant {
         if limits.burst.is_some() && limits.queries_per_s.is_none() {
             return Err("`burst` needs `queries_per_s`".to_owned());
         }
-        if !limits.any() && (limits.dry_run || entry("on_excess").is_some()) {
-            let key = if limits.dry_run { "dry_run" } else { "on_excess" };
-            return Err(format!(
-                "`{key}` needs a limit: queries_per_s, bytes_per_s or in_flight_max"
-            ));
+        let of_queries = "queries_per_s, bytes_per_s or in_flight_max";
+        if !limits.any() && limits.clients_max.is_none() && limits.dry_run {
+            return Err(format!("`dry_run` needs a limit: clients_max, {of_queries}"));
+        }
+        if !limits.any() && entry("on_excess").is_some() {
+            return Err(format!("`on_excess` needs a limit for queries: {of_queries}"));
         }
         let matches = entry("match").map_or(Ok(Matches::default()), Matches::from_written)?;
         Ok(Self::new(&name, matches, limits))
@@ -466,6 +474,11 @@ mod tests {
             (named("a", &[("queries_per_s", text("5"))]), "expected a number"),
             (named("a", &[("dry_run", Written::Truth(true))]), "`dry_run` needs a limit"),
             (named("a", &[("on_excess", text("wait"))]), "`on_excess` needs a limit"),
+            (
+                named("a", &[("on_excess", text("wait")), ("clients_max", number(5))]),
+                "needs a limit for queries",
+            ),
+            (named("a", &[("clients_max", number(0))]), "must be 1 to"),
             (named("a", &[("on_excess", text("drop"))]), "expected \"wait\" or"),
             (named("a", &[("cores", number(2))]), "unknown key `cores`"),
             (named("a", &[("match", text("a"))]), "expected a table"),

@@ -74,6 +74,8 @@ labels! {
         LoginUnchecked = "login_unchecked",
         /// No identity matches its certificate.
         NoIdentity = "no_identity",
+        /// `clients_max` of its tenant is reached.
+        Tenant = "tenant",
         /// The proxy is shutting down.
         Draining = "draining",
     }
@@ -105,6 +107,8 @@ labels! {
         LoginUnchecked = "login_unchecked",
         /// No identity matches its certificate.
         NoIdentity = "no_identity",
+        /// `clients_max` of its tenant was reached at its login.
+        Tenant = "tenant",
         /// A reload took its identity or gave it another role.
         IdentityChanged = "identity_changed",
         /// Every node refuses its login or its keyspace now.

@@ -12,6 +12,8 @@
 //! - let a tenant's line delay another tenant;
 //! - change the order of a client's requests: a client that waits is not read from;
 //! - let a later client of the same tenant go first;
+//! - have more clients than its limit, but for those that it had when the limit came, or keep the
+//!   place of a client that is gone;
 //! - count a query down at another tenant than it was counted up at, whatever its client does
 //!   meanwhile: the request carries its tenant.
 
@@ -38,6 +40,7 @@ pub(crate) enum Limit {
     Queries(u64),
     Bytes(u64),
     InFlight(u32),
+    Clients(u32),
 }
 
 /// The decision about a query.
@@ -292,6 +295,9 @@ impl Tenants {
         if !client.tenant.is_some() {
             return;
         }
+        if let Some(tenant) = self.get_mut(client.tenant) {
+            tenant.shared.leave();
+        }
         self.count_client(client.tenant, false);
         self.leave_line(client.tenant, client.is_in_tenant_line);
     }
@@ -446,8 +452,46 @@ impl Tenants {
         }
     }
 
-    /// Moves a client to another tenant. It leaves the line of its former one.
+    /// Moves a client to another tenant, if that has room for it. It leaves the line of its former
+    /// one.
+    pub(crate) fn admit_client(
+        &mut self,
+        client: &mut Client,
+        key: TenantKey,
+    ) -> Result<(), Limit> {
+        let Some(tenant) = self.get_mut(key) else {
+            self.move_client(client, key);
+            return Ok(());
+        };
+        let TenantLimits { clients_max, dry_run, .. } = tenant.limits;
+        let Some(most) = clients_max.filter(|most| !tenant.shared.try_join(*most)) else {
+            if clients_max.is_none() {
+                tenant.shared.join();
+            }
+            self.enter(client, key);
+            return Ok(());
+        };
+        if dry_run {
+            tenant.shared.join();
+            self.enter(client, key);
+        }
+        if let Some(counts) = self.counts(key) {
+            if dry_run { counts.would_limit.add(1) } else { counts.limited.add(1) }
+        }
+        if dry_run { Ok(()) } else { Err(Limit::Clients(most)) }
+    }
+
+    /// Moves a client to another tenant, whether or not that has room. It leaves the line of its
+    /// former one.
     pub(crate) fn move_client(&mut self, client: &mut Client, key: TenantKey) {
+        if let Some(tenant) = self.get_mut(key) {
+            tenant.shared.join();
+        }
+        self.enter(client, key);
+    }
+
+    /// Counts a client at a tenant that has counted it as one of the process.
+    fn enter(&mut self, client: &mut Client, key: TenantKey) {
         self.forget(client);
         client.tenant = key;
         (client.is_in_tenant_line, client.is_tenant_paid) = (false, false);

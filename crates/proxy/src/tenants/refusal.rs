@@ -51,12 +51,14 @@ fn is_read(header: &Header, bytes: usize) -> bool {
     is_plain && bytes < limits::HEAVY_BYTES_MIN
 }
 
-fn fault(tenants: &Tenants, key: TenantKey, limit: Limit) -> Fault {
+/// The error for what a limit of a tenant refuses.
+pub(super) fn fault(tenants: &Tenants, key: TenantKey, limit: Limit) -> Fault {
     let name = tenants.name(key);
     let (option, value) = match limit {
         Limit::Queries(value) => ("queries_per_s", value),
         Limit::Bytes(value) => ("bytes_per_s", value),
         Limit::InFlight(value) => ("in_flight_max", u64::from(value)),
+        Limit::Clients(value) => ("clients_max", u64::from(value)),
     };
     Fault::overloaded(format!(
         "Shunt: tenant `{name}` has reached its limit at this proxy: {option} = {value}"

@@ -19,9 +19,9 @@ pub(crate) struct Counts {
     pub(crate) in_flight: Gauge,
     /// Queries that passed.
     pub(crate) queries: Counter,
-    /// Times that a query was refused or had to wait.
+    /// Times that a query was refused or had to wait, and clients that were refused.
     pub(crate) limited: Counter,
-    /// Queries that `dry_run` let pass.
+    /// Queries and clients that `dry_run` let pass.
     pub(crate) would_limit: Counter,
 }
 
@@ -36,9 +36,9 @@ pub struct Counted {
     pub in_flight: u64,
     /// Queries that passed.
     pub queries: u64,
-    /// Times that a query was refused or had to wait.
+    /// Times that a query was refused or had to wait, and clients that were refused.
     pub limited: u64,
-    /// Queries that `dry_run` let pass.
+    /// Queries and clients that `dry_run` let pass.
     pub would_limit: u64,
 }
 
@@ -54,6 +54,8 @@ pub struct SharedTenant {
     active: AtomicU32,
     /// Cores that have clients in line.
     waiting: AtomicU32,
+    /// Clients of all cores.
+    clients: AtomicU32,
     counts: OnceLock<Box<[Counts]>>,
 }
 
@@ -76,6 +78,22 @@ impl SharedTenant {
             sums.would_limit += core.would_limit.get();
         }
         sums
+    }
+
+    /// Counts one more client, if there are fewer than this many.
+    pub(super) fn try_join(&self, most: u32) -> bool {
+        let more = |clients: u32| (clients < most).then_some(clients + 1);
+        self.clients.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+    }
+
+    /// Counts one more client.
+    pub(super) fn join(&self) {
+        self.clients.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a client less.
+    pub(super) fn leave(&self) {
+        self.clients.fetch_sub(1, Ordering::Relaxed);
     }
 
     #[inline]

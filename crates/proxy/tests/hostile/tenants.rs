@@ -2,6 +2,7 @@
 
 use shunt_bench::stub::Action;
 use shunt_proxy::config::{Config, Readable as _, TenantList, Written};
+use shunt_proxy::metrics::Refusal;
 use shunt_reactor::sim::{HostId, MILLISECOND, SECOND, World};
 use shunt_testing::{bytes, simulated};
 use shunt_wire::cql::envelope::opcode;
@@ -289,4 +290,120 @@ fn a_client_that_uses_a_keyspace_moves_and_leaves_its_queries_counted() {
     assert_eq!(counted(&testbed), [(1, 5), (0, 4)]);
     testbed.answered(client, 13);
     assert_eq!(counted(&testbed), [(1, 0), (0, 0)]);
+}
+
+fn clients_of(testbed: &Testbed, place: usize) -> (u64, u64, u64) {
+    let counted = testbed.scene.options.config.tenant.0[place].counted();
+    (counted.clients, counted.limited, counted.would_limit)
+}
+
+/// Logs in until the proxy closes the connection.
+fn turned_away(testbed: &mut Testbed, (role, password): (&str, &str)) {
+    let client = testbed.started_offender(4);
+    let token = format!("\0{role}\0{password}");
+    testbed.send(client, &bytes::auth_response(4, token.as_bytes()));
+    testbed.closed(client);
+    // Drivers take any ERROR to a password for a wrong one.
+    assert!(testbed.take_answers(client).is_empty());
+}
+
+#[test]
+fn a_tenant_takes_no_more_clients_than_its_limit_and_gives_places_back() {
+    for cores in [1, 2] {
+        let tenants = sections(&[("ann", &[("clients_max", number(3))])]);
+        let mut testbed = testbed(tenants, |options| options.cores = cores);
+        let clients: Vec<_> = (0..3).map(|_| logged_in(&mut testbed, ANN)).collect();
+        for _ in 0..10 {
+            turned_away(&mut testbed, ANN);
+        }
+        assert_eq!(clients_of(&testbed, 0), (3, 10, 0));
+        let refused = Refusal::Tenant;
+        let cores = testbed.scene.metrics.iter();
+        assert_eq!(cores.map(|core| core.clients_refused.of(refused).get()).sum::<u64>(), 10);
+        let free = logged_in(&mut testbed, BOB);
+        clients.iter().chain([&free]).for_each(|client| _ = ask(&mut testbed, *client));
+        // One ends, and one in the middle of a query.
+        testbed.reset(clients[0]);
+        testbed.answer_queries_with(|| Action::Delay(200 * MILLISECOND));
+        testbed.send(clients[1], &bytes::query(4, 1, QUERY));
+        testbed.run_for(50 * MILLISECOND);
+        testbed.reset(clients[1]);
+        testbed.run_for(SECOND);
+        let more = [logged_in(&mut testbed, ANN), logged_in(&mut testbed, ANN)];
+        turned_away(&mut testbed, ANN);
+        testbed.reset(clients[2]);
+        more.into_iter().for_each(|client| testbed.reset(client));
+        testbed.run_for(SECOND);
+        assert_eq!(clients_of(&testbed, 0), (0, 11, 0));
+        assert!(is_at_rest(&testbed));
+    }
+}
+
+#[test]
+fn a_client_without_a_password_reads_why_it_has_no_place() {
+    let section = table(&[("name", text("all")), ("clients_max", number(1))]);
+    let list = TenantList::read(&Written::List(vec![section]), &mut Vec::new()).expect("a list");
+    let mut testbed = testbed(list, |options| options.credentials.clear());
+    let client = testbed.started_offender(4);
+    let second = testbed.offender();
+    testbed.send(second, &bytes::startup(4, None));
+    testbed.closed(second);
+    let answers = testbed.take_answers(second);
+    let (code, why) = answers[0].error();
+    assert!(code == OVERLOADED && answers.len() == 1, "{answers:?}");
+    assert!(why.contains("tenant `all`") && why.contains("clients_max = 1"), "{why}");
+    ask(&mut testbed, client);
+}
+
+/// A client whose USE is refused keeps its keyspace and its tenant.
+#[test]
+fn a_use_brings_no_client_to_a_full_tenant() {
+    let clients = table(&[("keyspace", text("bench"))]);
+    let limits = [("name", text("bench")), ("match", clients), ("clients_max", number(1))];
+    let list = [table(&limits), table(&[("name", text("rest"))])];
+    let list = TenantList::read(&Written::List(list.into()), &mut Vec::new()).expect("a list");
+    let mut testbed = testbed(list, |_| {});
+    let [first, second] = [logged_in(&mut testbed, ANN), logged_in(&mut testbed, ANN)];
+    let name = |testbed: &mut Testbed, client: Client| {
+        testbed.send(client, &bytes::query(4, 9, "USE bench"));
+        testbed.answered(client, 1);
+        testbed.take_answers(client).remove(0)
+    };
+    assert_eq!(name(&mut testbed, first).header.opcode, opcode::RESULT);
+    let refused = name(&mut testbed, second);
+    let (code, why) = refused.error();
+    assert!(code == OVERLOADED && why.contains("clients_max = 1"), "{why}");
+    assert_eq!([clients_of(&testbed, 0).0, clients_of(&testbed, 1).0], [1, 1]);
+    ask(&mut testbed, second);
+    testbed.send(second, &bytes::query(4, 1, "SELECT v FROM kv WHERE k = 0x01"));
+    testbed.answered(second, 1);
+    testbed.take_answers(second);
+    testbed.reset(first);
+    testbed.run_for(SECOND);
+    assert_eq!(name(&mut testbed, second).header.opcode, opcode::RESULT, "the place is free");
+    assert_eq!([clients_of(&testbed, 0).0, clients_of(&testbed, 1).0], [1, 0]);
+}
+
+#[test]
+fn clients_beyond_a_limit_stay_after_a_reload_and_in_a_dry_run() {
+    let limits = |most: i128, dry_run: bool| {
+        let limits = [("clients_max", number(most)), ("dry_run", Written::Truth(dry_run))];
+        sections(&[("ann", &limits)])
+    };
+    let mut testbed = testbed(limits(2, true), |_| {});
+    let clients: Vec<_> = (0..4).map(|_| logged_in(&mut testbed, ANN)).collect();
+    assert_eq!(clients_of(&testbed, 0), (4, 0, 2));
+    let former = testbed.scene.options.config.clone();
+    let tenant = limits(3, false);
+    let config = former.reloaded(&Config { tenant, ..former.clone() }).config;
+    testbed.scene.options.config = config.clone();
+    testbed.scene.reload_as(config);
+    testbed.run_for(SECOND);
+    turned_away(&mut testbed, ANN);
+    clients.iter().for_each(|client| _ = ask(&mut testbed, *client));
+    clients[..2].iter().for_each(|client| testbed.reset(*client));
+    testbed.run_for(SECOND);
+    logged_in(&mut testbed, ANN);
+    turned_away(&mut testbed, ANN);
+    assert_eq!(clients_of(&testbed, 0), (3, 2, 2));
 }

@@ -92,6 +92,10 @@ listing! {
     Rules, RULES
 }
 listing! {
+    /// `shunt tenants`.
+    Tenants, TENANTS
+}
+listing! {
     /// `shunt alerts`.
     Alerts, ALERTS
 }

@@ -329,6 +329,35 @@ pub(super) const RULES: View = View {
     absence: |_| None,
 };
 
+/// The tenants, with their numbers and limits.
+pub(super) const TENANTS: View = View {
+    page: "/tenants",
+    subject: "tenants",
+    rows: "/tenants",
+    missing: "",
+    columns: &[
+        Column("place", "/place", Number),
+        Column("name", "/name", Text),
+        Column("clients", "/clients", Number),
+        Column("waiting", "/waiting", Number),
+        Column("in flight", "/in_flight", Number),
+        Column("queries", "/queries", Number),
+        Column("limited", "/limited", Number),
+        Column("would limit", "/would_limit", Number),
+    ],
+    orders: &[
+        Order("place", &[], Falling),
+        Order("clients", &["/clients"], Falling),
+        Order("in-flight", &["/in_flight"], Falling),
+        Order("queries", &["/queries"], Falling),
+        Order("limited", &["/limited"], Falling),
+        Order("would-limit", &["/would_limit"], Falling),
+        Order("name", &["/name"], Rising),
+    ],
+    others: None,
+    absence: |_| None,
+};
+
 /// The conditions to look at.
 pub(super) const ALERTS: View = View {
     page: "/status",
@@ -449,7 +478,9 @@ mod tests {
 
     #[test]
     fn each_order_has_the_name_of_its_column() {
-        for view in [CLIENTS, CONNECTIONS, LOGINS, NODES, SLOW, QUERIES, HOT, RULES, ALERTS] {
+        for view in
+            [CLIENTS, CONNECTIONS, LOGINS, NODES, SLOW, QUERIES, HOT, RULES, TENANTS, ALERTS]
+        {
             for Order(name, places, _) in view.orders {
                 let Some(place) = places.first() else { continue };
                 let column = view.columns.iter().find(|column| column.1 == *place).expect(name);

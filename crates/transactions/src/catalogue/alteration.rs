@@ -172,6 +172,11 @@ mod tests {
             ),
             ("ALTER TABLE t ADD IF NOT EXISTS (a int, l list<frozen<address>>);", "column l"),
             ("ALTER TABLE t ADD a ks.address", "column a would be a collection or type"),
+            ("ALTER TABLE t ADD a 'ListType(Int32Type)'", "column a would be a collection or type"),
+            (
+                "ALTER TABLE t ADD (b int, a 'org.apache.cassandra.db.marshal.MapType ( Int32Type,Int32Type)')",
+                "column a would be a collection or type",
+            ),
         ] {
             let tables = altered_tables(text, Some("ks")).expect("parsed");
             assert_eq!(tables, [(Some("ks".into()), "t".into())], "{text}");
@@ -194,6 +199,7 @@ mod tests {
             "ALTER TABLE t ADD (a int, f frozen<list<int>>, v vector<float, 3>)",
             "ALTER TABLE t ADD a tuple<int, text>",
             "ALTER TABLE t ADD a 'org.example.Type'",
+            "ALTER TABLE t ADD a 'FrozenType(ListType(Int32Type))'",
             "ALTER TABLE t DROP added",
             "ALTER TYPE t ADD a list<int>",
             "ALTER TABLE t WITH gc_grace_seconds =",

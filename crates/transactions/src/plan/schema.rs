@@ -123,9 +123,20 @@ pub fn unfit_by_text(rows: &Rows<'_>) -> Option<String> {
 
 /// True of a type whose values are several cells.
 pub fn is_multi_cell(type_name: &TypeName) -> bool {
-    // A type with its keyspace is one of a user, too.
-    matches!(type_name, TypeName::UserDefined(_))
-        || CqlType::resolve(type_name, &AnyType).is_ok_and(|cql_type| cql_type.is_multi_cell())
+    match type_name {
+        // A type with its keyspace is one of a user, too.
+        TypeName::UserDefined(_) => true,
+        TypeName::Custom(class) => is_multi_cell_class(class),
+        _ => CqlType::resolve(type_name, &AnyType).is_ok_and(|cql_type| cql_type.is_multi_cell()),
+    }
+}
+
+/// True of Cassandra's classes of collections and user-defined types; frozen ones are within
+/// another.
+fn is_multi_cell_class(class: &str) -> bool {
+    let name = class.split('(').next().unwrap_or_default().trim();
+    let short = name.rsplit('.').next().unwrap_or_default();
+    matches!(short, "ListType" | "SetType" | "MapType" | "UserType")
 }
 
 /// Explains the same from the names of a table's columns: those of the key, and the others.
