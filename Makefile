@@ -17,7 +17,7 @@ run: ## build Shunt, run three embedded nodes and the proxy on 127.0.0.1:9042; n
 run-cassandra: ## build Shunt, start a one-node Cassandra and the proxy in front of it on 127.0.0.1:9042
 	@scripts/run-cassandra
 
-test: ## everything CI runs; the aim is 20 minutes on two processors
+test: ## everything CI runs; about 20 minutes on two idle processors
 	@scripts/test
 
 test-long: ## beside `make test`: larger forms of it, every driver with every store, a soak; takes an afternoon
