@@ -15,8 +15,8 @@ fn a_build_without_the_node_lists_neither_node_nor_up_and_says_how_to_get_them()
         .filter_map(|line| line.strip_prefix("  ")?.split_whitespace().next())
         .collect();
     let expected = "proxy check ready top clients connections failed-logins nodes slow queries hot \
-                    rules alerts config log-level kick drain undrain reload fleet doctor lock locks \
-                    dispatch agent switch multiget generate bench help";
+                    rules tenants alerts config log-level kick drain undrain reload fleet doctor \
+                    lock locks dispatch agent switch multiget generate bench help";
     assert_eq!(names.join(" "), expected, "{help}");
     assert!(!help.contains("shunt up") && !help.contains("shunt node"), "{help}");
     for arguments in [
