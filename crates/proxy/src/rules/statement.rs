@@ -141,9 +141,11 @@ impl<'a> Subject<'a> {
         };
         self.each_table(|kinds, keyspace, table| {
             has_table = true;
+            let owner = owner_of(keyspace.as_ref());
             for (place, rule) in rules.iter().enumerate() {
-                let fits =
-                    fits_kind(rule, kinds) && fits_table(&rule.matches, keyspace.as_ref(), &table);
+                let fits = fits_kind(rule, kinds)
+                    && owner.admits(&rule.matches)
+                    && fits_table(&rule.matches, keyspace.as_ref(), &table);
                 if fits { fitting.insert(place) } else { missing.insert(place) }
             }
         });
@@ -230,16 +232,38 @@ struct Reach {
     allows_filtering: bool,
 }
 
+/// The owner of a table, by its keyspace. Found once for all rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TableOwner {
+    Cassandra,
+    /// Shunt; the keyspace.
+    Shunt(&'static str),
+    Application,
+}
+
+impl TableOwner {
+    /// True if the rule may be on a table of this owner.
+    fn admits(self, rule: &RuleMatch) -> bool {
+        match self {
+            TableOwner::Cassandra => false,
+            TableOwner::Shunt(keyspace) => rule.names_keyspace(keyspace),
+            TableOwner::Application => true,
+        }
+    }
+}
+
+fn owner_of(keyspace: Option<&Identifier<'_>>) -> TableOwner {
+    let is_in = |name: &str| keyspace.is_some_and(|keyspace| keyspace.matches(name));
+    if SYSTEM_KEYSPACES.into_iter().any(is_in) {
+        return TableOwner::Cassandra;
+    }
+    let own = OWN_KEYSPACES.into_iter().find(|name| is_in(name));
+    own.map_or(TableOwner::Application, TableOwner::Shunt)
+}
+
 /// True if a rule is on this table, or on any.
 fn fits_table(rule: &RuleMatch, keyspace: Option<&Identifier<'_>>, table: &Identifier<'_>) -> bool {
     let is_in = |name: &str| keyspace.is_some_and(|keyspace| keyspace.matches(name));
-    if SYSTEM_KEYSPACES.into_iter().any(is_in) {
-        return false;
-    }
-    let own = OWN_KEYSPACES.into_iter().find(|name| is_in(name));
-    if own.is_some_and(|name| !rule.names_keyspace(name)) {
-        return false;
-    }
     let fits = |(of, name): &(Option<String>, String)| {
         table.matches(name) && of.as_deref().is_none_or(is_in)
     };
