@@ -454,31 +454,32 @@ impl Tenants {
 
     /// Moves a client to another tenant, if that has room for it. It leaves the line of its former
     /// one.
+    ///
+    /// # Errors
+    /// The limit of a tenant without room; the client has not moved.
     pub(crate) fn admit_client(
         &mut self,
         client: &mut Client,
         key: TenantKey,
     ) -> Result<(), Limit> {
         let Some(tenant) = self.get_mut(key) else {
-            self.move_client(client, key);
+            self.enter(client, key);
             return Ok(());
         };
         let TenantLimits { clients_max, dry_run, .. } = tenant.limits;
-        let Some(most) = clients_max.filter(|most| !tenant.shared.try_join(*most)) else {
-            if clients_max.is_none() {
-                tenant.shared.join();
-            }
+        let most = clients_max.unwrap_or(u32::MAX);
+        if tenant.shared.try_join(most) {
             self.enter(client, key);
             return Ok(());
-        };
-        if dry_run {
-            tenant.shared.join();
-            self.enter(client, key);
         }
         if let Some(counts) = self.counts(key) {
             if dry_run { counts.would_limit.add(1) } else { counts.limited.add(1) }
         }
-        if dry_run { Ok(()) } else { Err(Limit::Clients(most)) }
+        if !dry_run {
+            return Err(Limit::Clients(most));
+        }
+        self.move_client(client, key);
+        Ok(())
     }
 
     /// Moves a client to another tenant, whether or not that has room. It leaves the line of its
